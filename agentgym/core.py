@@ -1,0 +1,535 @@
+"""The contract of this package: `AgentEnv`, `AgentWrapper` and the records they speak in. Read this file first.
+
+An environment subclasses `AgentEnv` and gives tasks, `begin`, `verify`, and either methods marked `@tool` or
+`respond`. The base does the rest: reading calls out of the action text, the middleware chain around each call, limits,
+seeding, info, rewards, rendering, snapshots, closing.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.errors import InfrastructureError, ToolError, UsageError, nearest
+from agentgym.protocols import ParseError, Protocol, make_protocol
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import FrozenDict, Task, TaskSet, TaskSource, freeze
+from agentgym.tools import (
+    ArgumentChecker,
+    CallRecord,
+    Middleware,
+    Next,
+    Tool,
+    ToolCall,
+    ToolResult,
+    tool,
+    tools_of,
+)
+
+__all__ = [
+    "INFO_KEYS",
+    "AgentEnv",
+    "AgentWrapper",
+    "CallRecord",
+    "Episode",
+    "Middleware",
+    "Next",
+    "Task",
+    "TaskSet",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "Turn",
+    "Verdict",
+    "tool",
+]
+
+# Every key an `info` may hold. A key that is not known at a step is absent, never None: vector environments turn None
+# into False or 0. Values are frozen and of one type per key.
+INFO_KEYS: dict[str, str] = {
+    "task_id": "str: the task of this episode",
+    "tools": "tuple[Tool, ...]: what the policy may call",
+    "calls": "tuple[CallRecord, ...]: what this turn called, how it was answered, whether blocked, how long it took",
+    "anchor": "str: the state as text without history; equal states have equal anchors (for step-level groups)",
+    "admissible_actions": "tuple[str, ...]: the actions that make sense now, where that is a finite list",
+    "invalid_action": "bool: True where the action could not be read or is not allowed; absent otherwise",
+    "verdict": "Verdict: at the end of the episode",
+    "resolved": "bool: verdict.passed, at the end of the episode",
+    "hacked": "bool: whether a forbidden crossing took effect; only where a monitor watches",
+    "infrastructure_error": "str: what broke; the episode is no evidence about the policy",
+    "segment": "int: how often the conversation was rewritten so far (context wrappers)",
+    "context_tokens": "int: tokens of the conversation handed out (context wrappers)",
+    "summary_requested": "bool: the next action is taken as a summary (ContextCompaction)",
+    "compaction": "Compaction: what the rewrite before this observation dropped and kept (ContextCompaction)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the verifier says of an episode.
+
+    Attributes:
+        score: in [0, 1].
+        passed: whether the task counts as solved; by default, whether the score is 1.
+        components: named parts of the score.
+        held_out: parts the policy never sees and is never paid for.
+        evidence: texts for people.
+
+    Raises:
+        InfrastructureError: the score is not a finite number in [0, 1]: the verifier is broken.
+    """
+
+    score: float
+    passed: bool = None  # type: ignore[assignment]  # set below, so that readers see a bool
+    components: Mapping[str, float] = field(default_factory=FrozenDict)
+    held_out: Mapping[str, float] = field(default_factory=FrozenDict)
+    evidence: Mapping[str, str] = field(default_factory=FrozenDict)
+
+    def __post_init__(self) -> None:
+        score = float(self.score)
+        if not (math.isfinite(score) and 0.0 <= score <= 1.0):
+            raise InfrastructureError(f"expected a verdict with a score in [0, 1], got {self.score!r}")
+        object.__setattr__(self, "score", score)
+        object.__setattr__(self, "passed", score >= 1.0 if self.passed is None else bool(self.passed))
+        for name in ("components", "held_out", "evidence"):
+            object.__setattr__(self, name, freeze(getattr(self, name)))
+
+
+class Turn(NamedTuple):
+    """One step: what the policy wrote, what it was answered, what it called."""
+
+    action: str
+    observation: str
+    calls: tuple[CallRecord, ...]
+
+
+@dataclass(slots=True)
+class Episode:
+    """What a verifier and a monitor see of one run.
+
+    Attributes:
+        task: the problem.
+        prompt: the first observation.
+        turns: the steps so far, in order.
+        workspace: handle on where the policy worked (a sandbox, a browser, a game); None if there is none. A verifier
+            reads it; it never grades inside it.
+        done: the environment called `finish`, as opposed to running into a limit.
+    """
+
+    task: Task
+    prompt: str = ""
+    turns: list[Turn] = field(default_factory=list)
+    workspace: Any = None
+    done: bool = False
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """All calls of the episode, in order."""
+        return [record for turn in self.turns for record in turn.calls]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Episode:
+        return Episode(self.task, self.prompt, list(self.turns), self.workspace, self.done)
+
+
+class AgentEnv(gymnasium.Env[str, str]):
+    """Base of every environment: text in, text out, calls in between.
+
+    A subclass gives:
+
+    - `tasks`: a class attribute, or the constructor's argument of that name;
+    - `begin(task)`: set up the episode, return the first observation;
+    - methods marked `@tool`, or `respond(action)` for plain text moves (then every action is one call named ``act``);
+    - `verify(episode)`: the verdict, asked for once, when the episode ends for any reason but a broken dependency;
+    - and it calls `self.finish()` when the task has ended.
+
+    It may give `gold()`, `anchor()`, `admissible_actions()`, `teardown()`. Random choices use `self.np_random` only.
+
+    Args:
+        tasks: instead of the class's own: a `TaskSet`, a list of `Task`, or a path to JSONL or parquet.
+        split: which tasks `reset` draws from; "all" for every one.
+        max_turns: the episode is truncated after this many steps.
+        max_seconds: the episode is truncated at the first step that ends later than this after `reset`; None: never.
+        protocol: how calls are written: "hermes", "xml", "bash", "react" or a `Protocol`.
+        render_mode: "ansi" or None.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+
+    tasks: TaskSource = ()
+    default_max_turns: ClassVar[int] = 30
+    instructions: ClassVar[str] = ""  # first part of the system prompt
+    snapshot_exclude: ClassVar[frozenset[str]] = frozenset()  # attributes `snapshot` leaves alone
+
+    _tool_methods: ClassVar[tuple[Tool, ...]] = ()
+    _settings = frozenset(
+        "spec task_set task_pool observation_space action_space protocol render_mode max_turns max_seconds tools"
+        " _middleware _chain _checker _plain _has_anchor _has_admissible".split()
+    )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._tool_methods = tools_of(cls)
+
+    def __init__(
+        self,
+        *,
+        tasks: TaskSource | None = None,
+        split: str | None = None,
+        max_turns: int | None = None,
+        max_seconds: float | None = None,
+        protocol: str | Protocol = "hermes",
+        render_mode: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            name = next(iter(unknown))
+            raise TypeError(f"{type(self).__name__} takes no keyword {name!r}.{nearest(name, self._keywords())}")
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise UsageError(f"expected render_mode among {self.metadata['render_modes']} or None, got {render_mode!r}")
+        self.task_set = TaskSet.load(self.load_tasks(self.tasks if tasks is None else tasks))
+        self.task_pool = self.task_set.split(self._default_split() if split is None else split)
+        if not self.task_pool:
+            raise UsageError(f"{type(self).__name__} has no tasks; give some with tasks=...")
+        self.max_turns = self.default_max_turns if max_turns is None else max_turns
+        if self.max_turns < 1:
+            raise UsageError(f"expected max_turns >= 1, got {max_turns}")
+        if max_seconds is not None and not max_seconds > 0:
+            raise UsageError(f"expected max_seconds > 0 or None, got {max_seconds}")
+        self.max_seconds = max_seconds
+        self.render_mode = render_mode
+        self.observation_space = UnicodeText()
+        self.action_space = UnicodeText()
+
+        self._plain = type(self).respond is not AgentEnv.respond
+        if self._plain == bool(self._tool_methods):
+            raise TypeError(f"{type(self).__name__} must define either methods marked @tool or respond(action)")
+        self._has_anchor = type(self).anchor is not AgentEnv.anchor
+        self._has_admissible = type(self).admissible_actions is not AgentEnv.admissible_actions
+        self.tools: tuple[Tool, ...] = self._tool_methods
+        self.protocol = make_protocol(protocol)
+        self._checker = ArgumentChecker(self.tools)
+        if not self._plain:
+            self.protocol.describe(self.tools)  # a protocol that cannot serve these tools says so now
+        self._middleware: list[Middleware] = []
+        self._chain: Next | None = None
+
+        self._episode: Episode | None = None
+        self._over = True
+        self._turn = 0
+        self._started = 0.0
+
+    # -- what a subclass gives -------------------------------------------------------------------------------------
+
+    def begin(self, task: Task) -> str:
+        """Set up an episode of `task`; the returned text is the first observation."""
+        raise NotImplementedError(f"{type(self).__name__} must define begin(task)")
+
+    def verify(self, episode: Episode) -> Verdict:
+        """Judge the finished episode."""
+        raise NotImplementedError(f"{type(self).__name__} must define verify(episode)")
+
+    def respond(self, action: str) -> str:
+        """Answer a plain text move. Environments with tools leave this alone."""
+        raise NotImplementedError
+
+    def anchor(self) -> str:
+        """The present state as text, without history."""
+        raise NotImplementedError
+
+    def admissible_actions(self) -> tuple[str, ...]:
+        """The finite list of sensible actions now."""
+        raise NotImplementedError
+
+    def gold(self) -> str:
+        """The next action of a solver that knows the task's solution; for audits and demonstrations."""
+        raise NotImplementedError(f"{type(self).__name__} has no gold solver")
+
+    def teardown(self) -> None:
+        """Release what `begin` acquired. Called before the next `begin` and by `close`, also when nothing is held."""
+
+    def load_tasks(self, source: TaskSource) -> TaskSource:
+        """Turn what was given as tasks into tasks; a family with a file format of its own overrides this."""
+        return source
+
+    def save_workspace(self) -> Any:
+        """State outside this object that `snapshot` must keep, for example a sandbox's files."""
+        return None
+
+    def load_workspace(self, saved: Any) -> None:
+        """Put back what `save_workspace` returned."""
+
+    # -- what a subclass uses --------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End the task at this step: `terminated`, also on the last allowed turn."""
+        self.episode.done = True
+
+    @property
+    def episode(self) -> Episode:
+        """The running, or the last, episode."""
+        if self._episode is None:
+            raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: call reset() first")
+        return self._episode
+
+    @property
+    def turns_left(self) -> int:
+        """Steps until truncation."""
+        return self.max_turns - self._turn
+
+    @property
+    def seconds_left(self) -> float:
+        """Wall seconds until truncation; infinite without `max_seconds`. Tools that wait bound their wait by this."""
+        if self.max_seconds is None:
+            return math.inf
+        return max(0.0, self.max_seconds - (time.monotonic() - self._started))
+
+    # -- Gymnasium -------------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start an episode.
+
+        Args:
+            seed: the same seed gives the same task and the same episode.
+            options: ``{"task": id | index | Task}`` chooses the task instead of drawing it.
+        """
+        super().reset(seed=seed)
+        task = self._choose(options or {})
+        self.teardown()
+        self._over = True  # stays so if begin fails: the next step asks for a reset
+        self._turn = 0
+        self._started = time.monotonic()
+        self._episode = Episode(task)
+        self._episode.prompt = self.begin(task)
+        self._over = False
+        return self._episode.prompt, self._info(())
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """One turn: run the calls in `action` in order; see `INFO_KEYS` for info."""
+        episode = self._episode
+        if self._over or episode is None:
+            raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: the episode is over or not begun; call reset()")
+        if not isinstance(action, str):
+            raise UsageError(f"expected the action to be the policy's whole message as text, got {type(action).__name__}")
+        self._turn += 1
+        invalid = False
+        calls: tuple[CallRecord, ...] = ()
+        try:
+            if self._plain:
+                calls = (self._call(ToolCall("act", FrozenDict(text=action))),)
+                observation = calls[0].result.text
+                invalid = calls[0].result.error and not calls[0].result.blocked
+            else:
+                observation, calls, invalid = self._act(action)
+            episode.turns.append(Turn(action, observation, calls))
+            terminated = episode.done
+            truncated = not terminated and (self._turn >= self.max_turns or self.seconds_left <= 0)
+            info = self._info(calls)
+            if invalid:
+                info["invalid_action"] = True
+            reward = 0.0
+            if terminated or truncated:
+                self._over = True
+                verdict = self.verify(episode)
+                info["verdict"] = verdict
+                info["resolved"] = verdict.passed
+                reward = verdict.score
+        except InfrastructureError as error:
+            self._over = True
+            info = {"task_id": episode.task.id, "tools": self.tools, "calls": calls, "infrastructure_error": str(error)}
+            return "The episode ended because the environment failed.", 0.0, False, True, info
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The transcript so far, in mode "ansi"."""
+        if self.render_mode != "ansi":
+            return None
+        lines = [self.episode.prompt]
+        for turn in self.episode.turns:
+            lines += [f"> {turn.action}", turn.observation]
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Release everything; may be called twice."""
+        self._over = True
+        self.teardown()
+
+    # -- context, middleware, snapshots ----------------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """What a conversation starts with: the environment's instructions and how to call its tools."""
+        parts = [self.instructions] if self.instructions else []
+        if not self._plain:
+            parts.append(self.protocol.describe(self.tools))
+        return "\n\n".join(parts)
+
+    def use(self, handler: Middleware) -> None:
+        """Put `handler` around every tool call, outside the handlers already there."""
+        self._middleware.append(handler)
+        self._chain = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of the running episode, random generator included; `restore` brings it back exactly."""
+        kept = self._settings | self.snapshot_exclude
+        state = {key: value for key, value in self.__dict__.items() if key not in kept}
+        elapsed = time.monotonic() - self._started
+        return {"state": copy.deepcopy(state), "workspace": self.save_workspace(), "elapsed": elapsed}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go back to a `snapshot` of this environment. The snapshot can be used again."""
+        kept = self._settings | self.snapshot_exclude
+        for key in [key for key in self.__dict__ if key not in kept and key not in snapshot["state"]]:
+            del self.__dict__[key]
+        self.__dict__.update(copy.deepcopy(snapshot["state"]))
+        self._started = time.monotonic() - snapshot["elapsed"]
+        self.load_workspace(snapshot["workspace"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_chain": None}
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _act(self, action: str) -> tuple[str, tuple[CallRecord, ...], bool]:
+        """Read the calls and run them; nothing runs unless all are well formed."""
+        try:
+            calls = self.protocol.parse(action, self._checker)
+        except ParseError as error:
+            return f"Invalid action: {error}", (), True
+        problems = [problem for call in calls if (problem := self._checker.problem(call))]
+        if problems:
+            return f"Invalid action: {'; '.join(problems)}", (), True
+        records = []
+        for call in calls:
+            records.append(self._call(call))
+            if self.episode.done:
+                break  # what stands after the call that ended the task is not run
+        return self.protocol.render_results(records), tuple(records), False
+
+    def _call(self, call: ToolCall) -> CallRecord:
+        chain = self._chain
+        if chain is None:
+            chain = self._chain = self._build_chain()
+        start = time.perf_counter()
+        result = chain(call)
+        return CallRecord(call, result, time.perf_counter() - start)
+
+    def _build_chain(self) -> Next:
+        chain: Any = self._run_move if self._plain else self._run_tool
+        for handler in self._middleware:
+            chain = functools.partial(handler, next=chain)
+        return chain  # type: ignore[no-any-return]
+
+    def _run_move(self, call: ToolCall) -> ToolResult:
+        try:
+            answer: Any = self.respond(call.arguments["text"])
+        except ToolError as error:
+            return ToolResult(str(error), error=True)
+        return answer if isinstance(answer, ToolResult) else ToolResult(answer)
+
+    def _run_tool(self, call: ToolCall) -> ToolResult:
+        try:
+            answer = getattr(self, call.name)(**call.arguments)
+        except ToolError as error:
+            return ToolResult(str(error), error=True)
+        if isinstance(answer, str):
+            return ToolResult(answer)
+        if isinstance(answer, ToolResult):
+            return answer
+        return ToolResult("" if answer is None else json.dumps(answer, ensure_ascii=False))
+
+    def _info(self, calls: tuple[CallRecord, ...]) -> dict[str, Any]:
+        info: dict[str, Any] = {"task_id": self._episode.task.id, "tools": self.tools, "calls": calls}  # type: ignore[union-attr]
+        if self._has_anchor:
+            info["anchor"] = self.anchor()
+        if self._has_admissible:
+            info["admissible_actions"] = self.admissible_actions()
+        return info
+
+    def _choose(self, options: Mapping[str, Any]) -> Task:
+        unknown = options.keys() - {"task"}
+        if unknown:
+            raise UsageError(f"reset knows the option 'task', got {sorted(unknown)}")
+        wanted = options.get("task")
+        if wanted is None:
+            return self.task_pool.draw(self.np_random)
+        if isinstance(wanted, Task):
+            return wanted
+        if isinstance(wanted, str):
+            return self.task_set[wanted]
+        if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool):
+            return self.task_pool[int(wanted)]
+        raise UsageError(f"expected options['task'] to be an id, an index or a Task, got {wanted!r}")
+
+    def _default_split(self) -> str:
+        splits = self.task_set.splits
+        return "train" if "train" in splits or not splits else "all"
+
+    @classmethod
+    def _keywords(cls) -> list[str]:
+        """Every keyword the constructors of this class and its bases take."""
+        found: dict[str, None] = {}
+        for base in cls.__mro__:
+            if issubclass(base, AgentEnv) and "__init__" in vars(base):
+                for parameter in inspect.signature(base.__init__).parameters.values():
+                    if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                        found[parameter.name] = None
+        found.pop("self", None)
+        return list(found)
+
+
+class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Base of the wrappers here: carries snapshots and tool middleware inward and rebuilds from its spec.
+
+    A subclass passes its own arguments to this constructor by keyword, and may define
+    ``handle(call, next) -> ToolResult``; it is then put around every tool call, outside the handlers of the wrappers
+    further in. Arguments should be values that JSON can hold (names and paths, "module:name" for code), so that
+    ``env.spec.to_json()`` can describe the whole stack.
+    """
+
+    snapshot_exclude: ClassVar[frozenset[str]] = frozenset()
+    _settings = frozenset("env _saved_kwargs _action_space _observation_space _metadata _cached_spec".split())
+
+    def __init__(self, env: gymnasium.Env[Any, Any], **arguments: Any) -> None:
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **arguments)
+        gymnasium.Wrapper.__init__(self, env)
+        handler = getattr(self, "handle", None)
+        if handler is not None:
+            self.agent_env.use(handler)
+
+    @property
+    def agent_env(self) -> AgentEnv:
+        """The environment inside all wrappers."""
+        inner = self.unwrapped
+        if not isinstance(inner, AgentEnv):
+            raise UsageError(f"{type(self).__name__} wraps environments of this package, got {type(inner).__name__}")
+        return inner
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of the environment and of every wrapper of this package around it."""
+        kept = self._settings | self.snapshot_exclude
+        state = {key: value for key, value in self.__dict__.items() if key not in kept}
+        return {"inner": self._next_inward().snapshot(), "state": copy.deepcopy(state)}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go back to a `snapshot` of the same stack."""
+        self._next_inward().restore(snapshot["inner"])
+        self.__dict__.update(copy.deepcopy(snapshot["state"]))
+
+    def _next_inward(self) -> AgentWrapper | AgentEnv:
+        env = self.env
+        while not isinstance(env, AgentWrapper | AgentEnv):
+            if not isinstance(env, gymnasium.Wrapper):
+                raise UsageError(f"snapshots need an environment of this package, got {type(env).__name__}")
+            env = env.env
+        return env

@@ -1,0 +1,55 @@
+"""The exceptions this package raises on purpose.
+
+Two questions decide the class: was the *caller* wrong (`UsageError` and its kinds, exit code 2 on the command
+line), or did something *we depend on* break (`InfrastructureError`, exit code 3)? The second is never turned into a
+reward: an episode it ends is marked and no estimator trains on it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AgentGymError(Exception):
+    """Base of every exception of this package."""
+
+
+class UsageError(AgentGymError, ValueError):
+    """The caller asked for something that does not exist or makes no sense; the text says what was expected."""
+
+
+class TaskError(UsageError):
+    """A task file, task id or split is wrong."""
+
+
+class InfrastructureError(AgentGymError, RuntimeError):
+    """A sandbox, browser, server or file system failed. Says nothing about the policy; never a reward."""
+
+
+class SandboxError(InfrastructureError):
+    """A sandbox could not be started, died, or lost contact."""
+
+
+class MissingDependency(InfrastructureError, ImportError):
+    """A package or program that an optional part needs is not installed; the text names the command that brings it."""
+
+
+class ToolError(AgentGymError):
+    """Raised inside a tool for a failure the policy should read: the text becomes the tool's answer."""
+
+
+class SegmentError(AgentGymError):
+    """A trajectory's segments contradict what the caller declared, for example a fork where none may happen."""
+
+
+def nearest(word: object, known: Iterable[object], *, limit: int = 3) -> str:
+    """A hint such as ``" Did you mean 'Relay'?"``, or what exists where nothing is near; empty if nothing is known."""
+    names = [str(name) for name in known]
+    if not names:
+        return ""
+    matches = difflib.get_close_matches(str(word), names, n=limit, cutoff=0.5)
+    if matches:
+        return " Did you mean " + " or ".join(repr(match) for match in matches) + "?"
+    shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+    return f" Known: {shown}."

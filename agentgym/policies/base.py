@@ -1,0 +1,45 @@
+"""What a policy is: conversations in, replies out."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from agentgym.messages import Conversation
+from agentgym.trajectory.records import Reply
+
+__all__ = ["Policy", "Reply"]
+
+
+class Policy(abc.ABC):
+    """Answers conversations. One object serves many episodes at once, in batches.
+
+    Attributes:
+        name: what trajectories and reports call it.
+        max_batch: how many conversations `act` should be given at once; 1 if batching brings nothing.
+    """
+
+    name: str = "policy"
+    max_batch: int = 1
+
+    @abc.abstractmethod
+    def act(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        """One reply for each conversation, in order.
+
+        Raises:
+            InfrastructureError: the model or its server failed; the episodes are marked, never rewarded.
+        """
+
+    def for_episode(self, env: gymnasium.Env[Any, Any], rng: np.random.Generator) -> Policy:
+        """The policy to use for one episode of `env`, called after each reset.
+
+        Models return themselves. Scripted policies that look at the environment or keep state return a fresh object.
+        """
+        return self
+
+    def close(self) -> None:
+        """Release the model or connection."""

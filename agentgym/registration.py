@@ -1,0 +1,86 @@
+"""Every environment id in one table, for Gymnasium's and PettingZoo's registries.
+
+Entry points are texts, so registering imports no environment. `agentgym list` prints this table.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import gymnasium
+import pettingzoo
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One id.
+
+    Attributes:
+        id: as given to `make`.
+        entry_point: "module:Class".
+        family: folder or file under `agentgym/envs`.
+        description: one line.
+        splits: that the packaged or generated tasks have.
+        packages: importable modules it needs, each with the extra that brings it.
+        programs: executables it needs, each with what brings it.
+        registry: which of the two it is in.
+    """
+
+    id: str
+    entry_point: str
+    family: str
+    description: str
+    splits: tuple[str, ...] = ("train", "test")
+    packages: tuple[tuple[str, str], ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
+    registry: Literal["gymnasium", "pettingzoo"] = "gymnasium"
+
+    def missing(self) -> str | None:
+        """One line that says what to install, or None. Imports nothing."""
+        for module, extra in self.packages:
+            if importlib.util.find_spec(module) is None:
+                return f"needs the package {module}: pip install 'agentgym-suite[{extra}]'"
+        for program, source in self.programs:
+            if shutil.which(program) is None:
+                return f"needs the program {program}: {source}"
+        return None
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "agentgym/Relay-v0",
+        "agentgym.envs.relay:RelayEnv",
+        "relay",
+        "remember a fact over many small decisions; optimal values computable",
+    ),
+    Entry(
+        "agentgym/SWE-v0",
+        "agentgym.envs.swe:SweEnv",
+        "swe",
+        "repair a real repository; hidden tests decide",
+        packages=(("unidiff", "swe"),),
+        programs=(("bwrap", "apt-get install bubblewrap"), ("git", "apt-get install git")),
+    ),
+)
+
+
+def register_envs(entries: Sequence[Entry] = ENTRIES) -> None:
+    """Register every id once; calling it again does nothing."""
+    for entry in entries:
+        if entry.registry == "gymnasium":
+            if entry.id not in gymnasium.registry:
+                # The base class checks order and types itself, so `make` returns the environment unwrapped.
+                gymnasium.register(
+                    entry.id, entry.entry_point, order_enforce=False, disable_env_checker=True
+                )
+        elif entry.id not in pettingzoo.parallel_registry:
+            pettingzoo.register("parallel", entry.id, entry.entry_point)
+
+
+def find(env_id: str) -> Entry | None:
+    """The table's row of an id, or None for an id of somebody else's."""
+    return next((entry for entry in ENTRIES if entry.id == env_id), None)
