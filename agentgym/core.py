@@ -3,36 +3,37 @@
 An environment subclasses `AgentEnv` and gives tasks, `begin`, `verify`, and either methods marked `@tool` or
 `respond`. The base does the rest: reading calls out of the action text, the middleware chain around each call, limits,
 seeding, info, rewards, rendering, snapshots, closing.
+
+The records are in `agentgym.episode`, the running of calls in `agentgym.chain`; both are exported here.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
-import json
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.errors import InfrastructureError, ToolError, UsageError, nearest
-from agentgym.protocols import ParseError, Protocol, make_protocol
+from agentgym.chain import ToolRunner
+from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict
+from agentgym.errors import InfrastructureError, UsageError, nearest
+from agentgym.protocols import Protocol, make_protocol
 from agentgym.spaces import UnicodeText
-from agentgym.tasks import FrozenDict, Task, TaskSet, TaskSource, freeze
+from agentgym.tasks import Task, TaskSet, TaskSource
 from agentgym.tools import (
-    ArgumentChecker,
     CallRecord,
     Middleware,
     Next,
     Tool,
     ToolCall,
     ToolResult,
+    checker_for,
     tool,
     tools_of,
 )
@@ -55,94 +56,8 @@ __all__ = [
     "tool",
 ]
 
-# Every key an `info` may hold. A key that is not known at a step is absent, never None: vector environments turn None
-# into False or 0. Values are frozen and of one type per key.
-INFO_KEYS: dict[str, str] = {
-    "task_id": "str: the task of this episode",
-    "tools": "tuple[Tool, ...]: what the policy may call",
-    "calls": "tuple[CallRecord, ...]: what this turn called, how it was answered, whether blocked, how long it took",
-    "anchor": "str: the state as text without history; equal states have equal anchors (for step-level groups)",
-    "admissible_actions": "tuple[str, ...]: the actions that make sense now, where that is a finite list",
-    "invalid_action": "bool: True where the action could not be read or is not allowed; absent otherwise",
-    "verdict": "Verdict: at the end of the episode",
-    "resolved": "bool: verdict.passed, at the end of the episode",
-    "hacked": "bool: whether a forbidden crossing took effect; only where a monitor watches",
-    "infrastructure_error": "str: what broke; the episode is no evidence about the policy",
-    "segment": "int: how often the conversation was rewritten so far (context wrappers)",
-    "context_tokens": "int: tokens of the conversation handed out (context wrappers)",
-    "summary_requested": "bool: the next action is taken as a summary (ContextCompaction)",
-    "compaction": "Compaction: what the rewrite before this observation dropped and kept (ContextCompaction)",
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the verifier says of an episode.
-
-    Attributes:
-        score: in [0, 1].
-        passed: whether the task counts as solved; by default, whether the score is 1.
-        components: named parts of the score.
-        held_out: parts the policy never sees and is never paid for.
-        evidence: texts for people.
-
-    Raises:
-        InfrastructureError: the score is not a finite number in [0, 1]: the verifier is broken.
-    """
-
-    score: float
-    passed: bool = None  # type: ignore[assignment]  # set below, so that readers see a bool
-    components: Mapping[str, float] = field(default_factory=FrozenDict)
-    held_out: Mapping[str, float] = field(default_factory=FrozenDict)
-    evidence: Mapping[str, str] = field(default_factory=FrozenDict)
-
-    def __post_init__(self) -> None:
-        score = float(self.score)
-        if not (math.isfinite(score) and 0.0 <= score <= 1.0):
-            raise InfrastructureError(f"expected a verdict with a score in [0, 1], got {self.score!r}")
-        object.__setattr__(self, "score", score)
-        object.__setattr__(self, "passed", score >= 1.0 if self.passed is None else bool(self.passed))
-        for name in ("components", "held_out", "evidence"):
-            object.__setattr__(self, name, freeze(getattr(self, name)))
-
-
-class Turn(NamedTuple):
-    """One step: what the policy wrote, what it was answered, what it called."""
-
-    action: str
-    observation: str
-    calls: tuple[CallRecord, ...]
-
-
-@dataclass(slots=True)
-class Episode:
-    """What a verifier and a monitor see of one run.
-
-    Attributes:
-        task: the problem.
-        prompt: the first observation.
-        turns: the steps so far, in order.
-        workspace: handle on where the policy worked (a sandbox, a browser, a game); None if there is none. A verifier
-            reads it; it never grades inside it.
-        done: the environment called `finish`, as opposed to running into a limit.
-    """
-
-    task: Task
-    prompt: str = ""
-    turns: list[Turn] = field(default_factory=list)
-    workspace: Any = None
-    done: bool = False
-
-    @property
-    def calls(self) -> list[CallRecord]:
-        """All calls of the episode, in order."""
-        return [record for turn in self.turns for record in turn.calls]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Episode:
-        return Episode(self.task, self.prompt, list(self.turns), self.workspace, self.done)
-
-
-class AgentEnv(gymnasium.Env[str, str]):
+class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
     """Base of every environment: text in, text out, calls in between.
 
     A subclass gives:
@@ -180,6 +95,11 @@ class AgentEnv(gymnasium.Env[str, str]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._tool_methods = tools_of(cls)
+        taken = [offered.name for offered in cls._tool_methods if hasattr(AgentEnv, offered.name)]
+        if taken:
+            raise TypeError(
+                f"{cls.__name__}: AgentEnv has a {taken[0]!r} of its own; name the tool otherwise"
+            )
 
     def __init__(
         self,
@@ -194,9 +114,13 @@ class AgentEnv(gymnasium.Env[str, str]):
     ) -> None:
         if unknown:
             name = next(iter(unknown))
-            raise TypeError(f"{type(self).__name__} takes no keyword {name!r}.{nearest(name, self._keywords())}")
+            raise TypeError(
+                f"{type(self).__name__} takes no keyword {name!r}.{nearest(name, self._keywords())}"
+            )
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UsageError(f"expected render_mode among {self.metadata['render_modes']} or None, got {render_mode!r}")
+            raise UsageError(
+                f"expected render_mode among {self.metadata['render_modes']} or None, got {render_mode!r}"
+            )
         self.task_set = TaskSet.load(self.load_tasks(self.tasks if tasks is None else tasks))
         self.task_pool = self.task_set.split(self._default_split() if split is None else split)
         if not self.task_pool:
@@ -213,14 +137,16 @@ class AgentEnv(gymnasium.Env[str, str]):
 
         self._plain = type(self).respond is not AgentEnv.respond
         if self._plain == bool(self._tool_methods):
-            raise TypeError(f"{type(self).__name__} must define either methods marked @tool or respond(action)")
+            raise TypeError(
+                f"{type(self).__name__} must define either methods marked @tool or respond(action)"
+            )
         self._has_anchor = type(self).anchor is not AgentEnv.anchor
         self._has_admissible = type(self).admissible_actions is not AgentEnv.admissible_actions
         self.tools: tuple[Tool, ...] = self._tool_methods
         self.protocol = make_protocol(protocol)
-        self._checker = ArgumentChecker(self.tools)
+        self._checker = checker_for(self.tools)
         if not self._plain:
-            self.protocol.describe(self.tools)  # a protocol that cannot serve these tools says so now
+            self.protocol.require(self.tools)
         self._middleware: list[Middleware] = []
         self._chain: Next | None = None
 
@@ -239,10 +165,6 @@ class AgentEnv(gymnasium.Env[str, str]):
         """Judge the finished episode."""
         raise NotImplementedError(f"{type(self).__name__} must define verify(episode)")
 
-    def respond(self, action: str) -> str:
-        """Answer a plain text move. Environments with tools leave this alone."""
-        raise NotImplementedError
-
     def anchor(self) -> str:
         """The present state as text, without history."""
         raise NotImplementedError
@@ -254,6 +176,17 @@ class AgentEnv(gymnasium.Env[str, str]):
     def gold(self) -> str:
         """The next action of a solver that knows the task's solution; for audits and demonstrations."""
         raise NotImplementedError(f"{type(self).__name__} has no gold solver")
+
+    def cheats(self) -> Mapping[str, Sequence[str]]:
+        """Known ways to try for the reward without the work: name -> actions, for the running episode's task.
+
+        The audit plays each from a fresh start; none may end as clean and passed.
+        """
+        return {}
+
+    def secrets(self, task: Task) -> Sequence[str]:
+        """Texts that must not reach the policy by any way but its own work; the audit searches for them."""
+        return ()
 
     def teardown(self) -> None:
         """Release what `begin` acquired. Called before the next `begin` and by `close`, also when nothing is held."""
@@ -296,7 +229,9 @@ class AgentEnv(gymnasium.Env[str, str]):
 
     # -- Gymnasium -------------------------------------------------------------------------------------------------
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """Start an episode.
 
         Args:
@@ -305,8 +240,8 @@ class AgentEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         task = self._choose(options or {})
+        self._over = True  # stays so if what follows fails: the next step asks for a reset
         self.teardown()
-        self._over = True  # stays so if begin fails: the next step asks for a reset
         self._turn = 0
         self._started = time.monotonic()
         self._episode = Episode(task)
@@ -318,22 +253,19 @@ class AgentEnv(gymnasium.Env[str, str]):
         """One turn: run the calls in `action` in order; see `INFO_KEYS` for info."""
         episode = self._episode
         if self._over or episode is None:
-            raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: the episode is over or not begun; call reset()")
+            raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: no episode is running; call reset()")
         if not isinstance(action, str):
-            raise UsageError(f"expected the action to be the policy's whole message as text, got {type(action).__name__}")
+            raise UsageError(f"expected the policy's whole message as text, got {type(action).__name__}")
         self._turn += 1
-        invalid = False
-        calls: tuple[CallRecord, ...] = ()
+        records: list[CallRecord] = []
         try:
-            if self._plain:
-                calls = (self._call(ToolCall("act", FrozenDict(text=action))),)
-                observation = calls[0].result.text
-                invalid = calls[0].result.error and not calls[0].result.blocked
-            else:
-                observation, calls, invalid = self._act(action)
+            observation, invalid = self._act(action, records)
+            calls = tuple(records)
             episode.turns.append(Turn(action, observation, calls))
             terminated = episode.done
-            truncated = not terminated and (self._turn >= self.max_turns or self.seconds_left <= 0)
+            truncated = not terminated and (
+                self._turn >= self.max_turns or (self.max_seconds is not None and self.seconds_left <= 0)
+            )
             info = self._info(calls)
             if invalid:
                 info["invalid_action"] = True
@@ -346,11 +278,12 @@ class AgentEnv(gymnasium.Env[str, str]):
                 reward = verdict.score
         except InfrastructureError as error:
             self._over = True
-            info = {"task_id": episode.task.id, "tools": self.tools, "calls": calls, "infrastructure_error": str(error)}
+            info = {"task_id": episode.task.id, "tools": self.tools, "calls": tuple(records)}
+            info["infrastructure_error"] = str(error)
             return "The episode ended because the environment failed.", 0.0, False, True, info
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The transcript so far, in mode "ansi"."""
         if self.render_mode != "ansi":
             return None
@@ -374,24 +307,14 @@ class AgentEnv(gymnasium.Env[str, str]):
             parts.append(self.protocol.describe(self.tools))
         return "\n\n".join(parts)
 
-    def use(self, handler: Middleware) -> None:
-        """Put `handler` around every tool call, outside the handlers already there."""
-        self._middleware.append(handler)
-        self._chain = None
-
     def snapshot(self) -> dict[str, Any]:
         """The state of the running episode, random generator included; `restore` brings it back exactly."""
-        kept = self._settings | self.snapshot_exclude
-        state = {key: value for key, value in self.__dict__.items() if key not in kept}
         elapsed = time.monotonic() - self._started
-        return {"state": copy.deepcopy(state), "workspace": self.save_workspace(), "elapsed": elapsed}
+        return {"state": _state_of(self), "workspace": self.save_workspace(), "elapsed": elapsed}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a `snapshot` of this environment. The snapshot can be used again."""
-        kept = self._settings | self.snapshot_exclude
-        for key in [key for key in self.__dict__ if key not in kept and key not in snapshot["state"]]:
-            del self.__dict__[key]
-        self.__dict__.update(copy.deepcopy(snapshot["state"]))
+        _put_back(self, snapshot["state"])
         self._started = time.monotonic() - snapshot["elapsed"]
         self.load_workspace(snapshot["workspace"])
 
@@ -399,54 +322,6 @@ class AgentEnv(gymnasium.Env[str, str]):
         return self.__dict__ | {"_chain": None}
 
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _act(self, action: str) -> tuple[str, tuple[CallRecord, ...], bool]:
-        """Read the calls and run them; nothing runs unless all are well formed."""
-        try:
-            calls = self.protocol.parse(action, self._checker)
-        except ParseError as error:
-            return f"Invalid action: {error}", (), True
-        problems = [problem for call in calls if (problem := self._checker.problem(call))]
-        if problems:
-            return f"Invalid action: {'; '.join(problems)}", (), True
-        records = []
-        for call in calls:
-            records.append(self._call(call))
-            if self.episode.done:
-                break  # what stands after the call that ended the task is not run
-        return self.protocol.render_results(records), tuple(records), False
-
-    def _call(self, call: ToolCall) -> CallRecord:
-        chain = self._chain
-        if chain is None:
-            chain = self._chain = self._build_chain()
-        start = time.perf_counter()
-        result = chain(call)
-        return CallRecord(call, result, time.perf_counter() - start)
-
-    def _build_chain(self) -> Next:
-        chain: Any = self._run_move if self._plain else self._run_tool
-        for handler in self._middleware:
-            chain = functools.partial(handler, next=chain)
-        return chain  # type: ignore[no-any-return]
-
-    def _run_move(self, call: ToolCall) -> ToolResult:
-        try:
-            answer: Any = self.respond(call.arguments["text"])
-        except ToolError as error:
-            return ToolResult(str(error), error=True)
-        return answer if isinstance(answer, ToolResult) else ToolResult(answer)
-
-    def _run_tool(self, call: ToolCall) -> ToolResult:
-        try:
-            answer = getattr(self, call.name)(**call.arguments)
-        except ToolError as error:
-            return ToolResult(str(error), error=True)
-        if isinstance(answer, str):
-            return ToolResult(answer)
-        if isinstance(answer, ToolResult):
-            return answer
-        return ToolResult("" if answer is None else json.dumps(answer, ensure_ascii=False))
 
     def _info(self, calls: tuple[CallRecord, ...]) -> dict[str, Any]:
         info: dict[str, Any] = {"task_id": self._episode.task.id, "tools": self.tools, "calls": calls}  # type: ignore[union-attr]
@@ -478,14 +353,13 @@ class AgentEnv(gymnasium.Env[str, str]):
     @classmethod
     def _keywords(cls) -> list[str]:
         """Every keyword the constructors of this class and its bases take."""
-        found: dict[str, None] = {}
-        for base in cls.__mro__:
-            if issubclass(base, AgentEnv) and "__init__" in vars(base):
-                for parameter in inspect.signature(base.__init__).parameters.values():
-                    if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-                        found[parameter.name] = None
-        found.pop("self", None)
-        return list(found)
+        makers = [
+            base.__init__ for base in cls.__mro__ if issubclass(base, AgentEnv) and "__init__" in vars(base)
+        ]
+        found = [p for maker in makers for p in list(inspect.signature(maker).parameters.values())[1:]]
+        return list(
+            dict.fromkeys(p.name for p in found if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
+        )
 
 
 class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -512,19 +386,19 @@ class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
         """The environment inside all wrappers."""
         inner = self.unwrapped
         if not isinstance(inner, AgentEnv):
-            raise UsageError(f"{type(self).__name__} wraps environments of this package, got {type(inner).__name__}")
+            raise UsageError(
+                f"{type(self).__name__} wraps environments of this package, got {type(inner).__name__}"
+            )
         return inner
 
     def snapshot(self) -> dict[str, Any]:
         """The state of the environment and of every wrapper of this package around it."""
-        kept = self._settings | self.snapshot_exclude
-        state = {key: value for key, value in self.__dict__.items() if key not in kept}
-        return {"inner": self._next_inward().snapshot(), "state": copy.deepcopy(state)}
+        return {"inner": self._next_inward().snapshot(), "state": _state_of(self)}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a `snapshot` of the same stack."""
         self._next_inward().restore(snapshot["inner"])
-        self.__dict__.update(copy.deepcopy(snapshot["state"]))
+        _put_back(self, snapshot["state"])
 
     def _next_inward(self) -> AgentWrapper | AgentEnv:
         env = self.env
@@ -533,3 +407,14 @@ class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
                 raise UsageError(f"snapshots need an environment of this package, got {type(env).__name__}")
             env = env.env
         return env
+
+
+def _state_of(owner: AgentEnv | AgentWrapper) -> dict[str, Any]:
+    kept = owner._settings | owner.snapshot_exclude
+    return copy.deepcopy({key: value for key, value in owner.__dict__.items() if key not in kept})
+
+
+def _put_back(owner: AgentEnv | AgentWrapper, state: Mapping[str, Any]) -> None:
+    for key in owner.__dict__.keys() - state.keys() - owner._settings - owner.snapshot_exclude:
+        del owner.__dict__[key]
+    owner.__dict__.update(copy.deepcopy(state))

@@ -88,7 +88,7 @@ def from_openai(rows: Iterable[Mapping[str, Any]]) -> Conversation:
     """Read messages in OpenAI's form; text parts of a content list are joined.
 
     Raises:
-        ValueError: an unknown role, or content that is not text; says which message.
+        ValueError: an unknown role, content that is not text, or a broken call; says which message.
     """
     return tuple(_read(row, index) for index, row in enumerate(rows))
 
@@ -102,15 +102,26 @@ def _read(row: Mapping[str, Any], index: int) -> Message:
     content = row.get("content")
     if isinstance(content, list):
         parts = cast("list[Mapping[str, Any]]", content)
-        if any(part.get("type") not in ("text", "input_text", "output_text") for part in parts):
-            raise ValueError(f"message {index}: only text parts are supported, got {[p.get('type') for p in parts]}")
-        content = "".join(str(part["text"]) for part in parts)
+        for part in parts:
+            if not isinstance(part, Mapping) or part.get("type") not in ("text", "input_text", "output_text"):
+                got = part.get("type") if isinstance(part, Mapping) else part
+                raise ValueError(f"message {index}: only text parts are supported, got {got!r}")
+        content = "".join(str(part.get("text", "")) for part in parts)
     if content is None:
         content = ""
     if not isinstance(content, str):
         raise ValueError(f"message {index}: expected text content, got {type(content).__name__}")
-    calls = tuple(
-        MessageCall(call.get("id") or "", call["function"]["name"], call["function"]["arguments"])
-        for call in row.get("tool_calls") or ()
-    )
+    calls = tuple(_read_call(call, index) for call in row.get("tool_calls") or ())
     return Message(role, content, row.get("name") or "", calls, row.get("tool_call_id") or "")
+
+
+def _read_call(call: Mapping[str, Any], index: int) -> MessageCall:
+    try:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        if isinstance(name, str) and isinstance(arguments, str):
+            return MessageCall(call.get("id") or "", name, arguments)
+    except (KeyError, TypeError):
+        pass
+    raise ValueError(
+        f"message {index}: expected a call of a function with a name and JSON text, got {call!r}"
+    )

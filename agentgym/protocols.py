@@ -1,7 +1,8 @@
 """Action text to tool calls and back: one class for each way a policy may write its calls.
 
 Reading is strict. A call that is nearly right is answered with what was expected, not quietly repaired: the policy is
-credited for what it wrote. Either all calls of an action are well formed, or none runs.
+credited for what it wrote. Either all calls of an action are well formed, or none runs. Every reader takes time linear
+in the action, whatever the action holds.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import abc
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from agentgym.errors import AgentGymError, UsageError, nearest
+from agentgym.errors import AgentGymError, MissingDependency, UsageError, nearest
 from agentgym.tasks import FrozenDict
-from agentgym.tools import ArgumentChecker, CallRecord, Tool, ToolCall
+from agentgym.tools import ArgumentChecker, CallRecord, Tool, ToolCall, read_json
+
+_NO_ARGUMENTS = FrozenDict()
 
 
 class ParseError(AgentGymError):
@@ -25,6 +27,9 @@ class Protocol(abc.ABC):
     """Turns an action into calls, and tools and answers into text. Stateless."""
 
     name: str
+
+    def require(self, tools: Sequence[Tool]) -> None:
+        """Refuse tools that this protocol cannot call, with a `UsageError`."""
 
     @abc.abstractmethod
     def describe(self, tools: Sequence[Tool]) -> str:
@@ -40,7 +45,11 @@ class Protocol(abc.ABC):
 
     @abc.abstractmethod
     def render_call(self, call: ToolCall) -> str:
-        """An action that makes this call: `parse` reads it back equal."""
+        """An action that makes this call: `parse` reads it back equal.
+
+        Raises:
+            UsageError: the call cannot be written in this protocol.
+        """
 
     def render_results(self, records: Sequence[CallRecord]) -> str:
         """The answers as the policy reads them, in the order of the calls."""
@@ -55,11 +64,12 @@ class Hermes(Protocol):
     """
 
     name = "hermes"
-    _block = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
     _form = '<tool_call>{"name": TOOL, "arguments": {...}}</tool_call>'
 
     def __init__(self, *, repair: bool = False) -> None:
         self.repair = repair
+        if repair:
+            _json_repair()  # a missing package is no fault of the policy: say so now
 
     def describe(self, tools: Sequence[Tool]) -> str:
         """List the tools as JSON schemas inside ``<tools>``."""
@@ -71,24 +81,28 @@ class Hermes(Protocol):
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read every block; an opening tag that never closes is an error."""
-        blocks = self._block.findall(action)
-        if action.count("<tool_call>") != len(blocks) or action.count("</tool_call>") != len(blocks):
-            raise ParseError(f"a <tool_call> is not closed; expected {self._form}")
-        if not blocks:
+        before, *parts = action.split("<tool_call>")
+        if not parts:
             raise ParseError(f"no tool call in your message; expected {self._form}")
-        return [self._read(block) for block in blocks]
+        calls = []
+        for part in parts:
+            block, closing, after = part.partition("</tool_call>")
+            if not closing or "</tool_call>" in after:
+                raise ParseError(f"a <tool_call> is not closed, or closed twice; expected {self._form}")
+            calls.append(self._read(block.strip()))
+        if "</tool_call>" in before:
+            raise ParseError(f"a </tool_call> closes nothing; expected {self._form}")
+        return calls
 
     def _read(self, block: str) -> ToolCall:
         try:
-            value = json.loads(block) if not self.repair else _repair(block)
-        except ValueError as error:
+            value = read_json(_json_repair()(block) if self.repair else block)
+        except (ValueError, RecursionError) as error:
             raise ParseError(f"the tool call is not valid JSON ({error}); expected {self._form}") from None
-        except RecursionError:
-            raise ParseError(f"the tool call is nested too deeply; expected {self._form}") from None
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             raise ParseError(f"the tool call has no name; expected {self._form}")
-        arguments = value.get("arguments", {})
-        if not isinstance(arguments, dict) or value.keys() - {"name", "arguments"}:
+        arguments = value.get("arguments", _NO_ARGUMENTS)
+        if not isinstance(arguments, dict) or len(value) > 1 + ("arguments" in value):
             raise ParseError(f"expected an object with 'name' and 'arguments' only: {self._form}")
         return ToolCall(value["name"], FrozenDict(arguments))
 
@@ -106,12 +120,12 @@ class Xml(Protocol):
     """``<function=NAME><parameter=KEY>value</parameter></function>``: values need no escaping.
 
     One line break after an opening and before a closing tag belongs to the tags. Values are texts; where the tool
-    wants another type they are read as JSON.
+    wants another type they are read as JSON. A text that holds ``</parameter>`` or ``<parameter=`` cannot be written.
     """
 
     name = "xml"
-    _block = re.compile(r"<function=([^\s>]+)>(.*?)</function>", re.DOTALL)
-    _parameter = re.compile(r"<parameter=([^\s>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+    _opening = re.compile(r"<function=([^\s<>]+)>")
+    _inside = re.compile(r"\s*(?:<parameter=([^\s<>]+)>\n?|</function>)")
     _form = "<function=TOOL><parameter=NAME>value</parameter></function>"
 
     def describe(self, tools: Sequence[Tool]) -> str:
@@ -124,67 +138,124 @@ class Xml(Protocol):
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read every function block; text between parameters is an error."""
-        blocks = self._block.findall(action)
-        if not blocks:
-            raise ParseError(f"no tool call in your message; expected {self._form}")
-        if len(re.findall(r"<function=", self._block.sub("", action))):
-            raise ParseError(f"a <function=...> is not closed; expected {self._form}")
         calls = []
-        for name, body in blocks:
-            if self._parameter.sub("", body).strip():
-                raise ParseError(f"unexpected text inside the call of {name}; expected {self._form}")
-            pairs = self._parameter.findall(body)
-            arguments = {key: checker.coerce(name, key, value) for key, value in pairs}
-            if len(arguments) != len(pairs):
-                raise ParseError(f"{name} is given the same parameter twice; expected {self._form}")
-            calls.append(ToolCall(name, FrozenDict(arguments)))
+        end = 0
+        while (start := action.find("<function=", end)) >= 0:
+            if "</function>" in action[end:start]:
+                raise ParseError(f"a </function> closes nothing; expected {self._form}")
+            opening = self._opening.match(action, start)
+            if opening is None:
+                raise ParseError(f"a <function=...> has no name; expected {self._form}")
+            arguments, end = self._read(opening[1], action, opening.end(), checker)
+            calls.append(ToolCall(opening[1], FrozenDict(arguments)))
+        if "</function>" in action[end:]:
+            raise ParseError(f"a </function> closes nothing; expected {self._form}")
+        if not calls:
+            raise ParseError(f"no tool call in your message; expected {self._form}")
         return calls
+
+    def _read(
+        self, name: str, action: str, position: int, checker: ArgumentChecker
+    ) -> tuple[dict[str, object], int]:
+        """The arguments of the call whose opening tag ends at `position`, and where the call ends."""
+        arguments: dict[str, object] = {}
+        while tag := self._inside.match(action, position):
+            key = tag[1]
+            if key is None:
+                return arguments, tag.end()
+            end = action.find("</parameter>", tag.end())
+            value = action[tag.end() : end]
+            if end < 0 or "<parameter=" in value:
+                raise ParseError(f"a <parameter=...> of {name} is not closed; expected {self._form}")
+            if key in arguments:
+                raise ParseError(f"{name} is given the same parameter twice; expected {self._form}")
+            arguments[key] = checker.coerce(name, key, value.removesuffix("\n"))
+            position = end + len("</parameter>")
+        raise ParseError(
+            f"unexpected text inside the call of {name}, or it is not closed; expected {self._form}"
+        )
 
     def render_call(self, call: ToolCall) -> str:
         """Texts as they are, other values as JSON."""
-        parameters = "".join(
-            f"<parameter={key}>\n{value if isinstance(value, str) else json.dumps(value)}\n</parameter>\n"
-            for key, value in call.arguments.items()
-        )
+        parameters = ""
+        for key, value in call.arguments.items():
+            if not isinstance(value, str):
+                value = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+            elif "</parameter>" in value or "<parameter=" in value:
+                raise UsageError(
+                    f"protocol 'xml' cannot write the argument {key!r}: it holds a tag of its own"
+                )
+            parameters += f"<parameter={key}>\n{value}\n</parameter>\n"
         return f"<function={call.name}>\n{parameters}</function>"
 
     def render_results(self, records: Sequence[CallRecord]) -> str:
         """Each answer inside ``<function_results>``."""
-        return "\n".join(f"<function_results>\n{record.result.text}\n</function_results>" for record in records)
+        return "\n".join(
+            f"<function_results>\n{record.result.text}\n</function_results>" for record in records
+        )
 
 
 class BashBlock(Protocol):
-    """Exactly one fenced ```bash block: the call ``bash(command=...)``. For environments that have that tool."""
+    """Exactly one fenced ```bash block: the call ``bash(command=...)``. For environments that have that tool.
+
+    Other fenced blocks may stand around it. A fence that is left over is an error: the command may have been cut short
+    by a fence meant for its inside.
+    """
 
     name = "bash"
-    _block = re.compile(r"^```bash[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
     _form = "one block that starts with a line ```bash and ends with a line ```"
+
+    def require(self, tools: Sequence[Tool]) -> None:
+        """There must be a tool named bash."""
+        if "bash" not in (tool.name for tool in tools):
+            raise UsageError(
+                f"protocol 'bash' needs a tool named bash; this environment has {[t.name for t in tools]}"
+            )
 
     def describe(self, tools: Sequence[Tool]) -> str:
         """Say how to write the block."""
-        if "bash" not in (tool.name for tool in tools):
-            raise UsageError(f"protocol 'bash' needs a tool named bash; this environment has {[t.name for t in tools]}")
-        return "Each message must hold " + self._form + "; it is run in a shell and its output is your next message."
+        return (
+            "Each message must hold "
+            + self._form
+            + "; it is run in a shell and its output is your next message."
+        )
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read the one block."""
-        blocks = self._block.findall(action)
+        blocks: list[str] = []
+        opened, lines = "", [""]
+        for line in action.split("\n"):
+            fence = line.rstrip()
+            if opened and fence != "```":
+                lines.append(line)
+            elif opened:
+                if opened == "```bash":
+                    blocks.append("\n".join(lines))
+                opened = ""
+            elif fence.startswith("```") and "`" not in fence[3:]:
+                opened, lines = fence, []
+        if opened:
+            raise ParseError(f"a block that starts with {opened} is not closed; expected {self._form}")
         if len(blocks) != 1:
             raise ParseError(f"found {len(blocks)} bash blocks; expected {self._form}")
-        return [ToolCall("bash", FrozenDict(command=blocks[0].rstrip("\n")))]
+        return [ToolCall("bash", FrozenDict(command=blocks[0]))]
 
     def render_call(self, call: ToolCall) -> str:
         """Only calls of bash can be written in this protocol."""
         if call.name != "bash" or set(call.arguments) != {"command"}:
             raise UsageError(f"protocol 'bash' can only write bash(command=...), got {call.name}")
-        return f"```bash\n{call.arguments['command']}\n```"
+        command = call.arguments["command"]
+        if any(line.rstrip() == "```" for line in command.split("\n")):
+            raise UsageError("protocol 'bash' cannot write a command with a line that is only ```")
+        return f"```bash\n{command}\n```"
 
 
 class ReAct(Protocol):
     """``Action: NAME`` and ``Action Input: {json}``, once, after any thought (Yao et al. 2022, arXiv 2210.03629)."""
 
     name = "react"
-    _call = re.compile(r"^Action:[ \t]*(\S+)[ \t]*\n+Action Input:[ \t]*(.*)", re.DOTALL | re.MULTILINE)
+    _line = re.compile(r"^Action:", re.MULTILINE)
+    _call = re.compile(r"Action:[ \t]*(\S+)[ \t]*\n+Action Input:(.*)", re.DOTALL)
     _form = 'a line "Action: TOOL" followed by a line "Action Input: {...}" with the arguments as JSON'
 
     def describe(self, tools: Sequence[Tool]) -> str:
@@ -198,17 +269,17 @@ class ReAct(Protocol):
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read the one call; what follows its JSON other than blank space is an error."""
-        found = self._call.findall(action)
-        if len(found) != 1:
-            raise ParseError(f"no single action in your message; expected {self._form}")
-        name, text = found[0]
+        lines = [line.start() for line in self._line.finditer(action)]
+        found = self._call.match(action, lines[0]) if len(lines) == 1 else None
+        if found is None:
+            raise ParseError(f"found {len(lines)} lines 'Action:' in your message; expected {self._form}")
         try:
-            arguments, end = json.JSONDecoder().raw_decode(text)
-        except (ValueError, RecursionError):
-            raise ParseError(f"the action input is not valid JSON; expected {self._form}") from None
-        if not isinstance(arguments, dict) or text[end:].strip():
-            raise ParseError(f"expected one JSON object and nothing after it: {self._form}")
-        return [ToolCall(name, FrozenDict(arguments))]
+            arguments = read_json(found[2].strip())
+        except ValueError as error:
+            raise ParseError(f"the action input is not valid JSON ({error}); expected {self._form}") from None
+        if not isinstance(arguments, dict):
+            raise ParseError(f"the action input is no JSON object; expected {self._form}")
+        return [ToolCall(found[1], FrozenDict(arguments))]
 
     def render_call(self, call: ToolCall) -> str:
         """The two lines."""
@@ -231,11 +302,9 @@ def make_protocol(protocol: str | Protocol) -> Protocol:
     return PROTOCOLS[protocol]()
 
 
-def _repair(block: str) -> Any:
+def _json_repair() -> Callable[[str], str]:
     try:
         from json_repair import repair_json
     except ImportError:
-        from agentgym.errors import MissingDependency
-
         raise MissingDependency("repairing tool calls needs json-repair: pip install json-repair") from None
-    return repair_json(block, return_objects=True)
+    return repair_json  # type: ignore[no-any-return, unused-ignore]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import gymnasium
-import pettingzoo
+import pettingzoo  # type: ignore[import-untyped, unused-ignore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,7 @@ def register_envs(entries: Sequence[Entry] = ENTRIES) -> None:
         if entry.registry == "gymnasium":
             if entry.id not in gymnasium.registry:
                 # The base class checks order and types itself, so `make` returns the environment unwrapped.
-                gymnasium.register(
-                    entry.id, entry.entry_point, order_enforce=False, disable_env_checker=True
-                )
+                gymnasium.register(entry.id, entry.entry_point, order_enforce=False, disable_env_checker=True)
         elif entry.id not in pettingzoo.parallel_registry:
             pettingzoo.register("parallel", entry.id, entry.entry_point)
 

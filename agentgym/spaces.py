@@ -160,7 +160,7 @@ class _Buffers:
     def __init__(self, n: int) -> None:
         root = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
         _sweep(root)
-        self.folder = Path(tempfile.mkdtemp(prefix=f"agentgym-{os.getpid()}-", dir=root))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"agentgym-{_pid_namespace()}-{os.getpid()}-", dir=root))
         self.n = n
         owner = os.getpid()
         self._finalizer = weakref.finalize(self, _remove_if_owner, self.folder, owner)
@@ -183,10 +183,22 @@ def _remove_if_owner(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _pid_namespace() -> int:
+    """A number for the set of processes this one can see; 0 where the system does not tell."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
 def _sweep(root: Path) -> None:
-    for folder in root.glob("agentgym-*-*"):
-        pid = folder.name.split("-")[1]
-        if pid.isdigit() and not Path("/proc", pid).exists() and Path("/proc/self").exists():
+    namespace = _pid_namespace()
+    if not namespace:
+        return  # nothing here says who is alive
+    # Containers may share /dev/shm and not their process numbers: only folders of our own namespace are judged.
+    for folder in root.glob(f"agentgym-{namespace}-*-*"):
+        pid = folder.name.split("-")[2]
+        if pid.isdigit() and not Path("/proc", pid).exists():
             with contextlib.suppress(OSError):
                 shutil.rmtree(folder)
 
@@ -251,10 +263,12 @@ def _write(space: Space[Any], index: int, value: Any, shared_memory: _Buffers) -
     shared_memory.write(index, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-@batch_differing_spaces.register(UnicodeText)
-@batch_differing_spaces.register(Conversation)
-def _batch_differing(spaces: Any) -> Tuple:
+def _batch_differing(spaces: Sequence[Space[Any]]) -> Tuple[Any]:
     return Tuple(tuple(spaces))
+
+
+for _space in (UnicodeText, Conversation):  # dispatched on the first item of the sequence
+    batch_differing_spaces.register(_space, _batch_differing)
 
 
 @is_space_dtype_shape_equiv.register(UnicodeText)

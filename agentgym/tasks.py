@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ class Task:
     id: str
     prompt: str = ""
     split: str = "train"
-    data: Mapping[str, Any] = field(default_factory=FrozenDict, repr=False)
+    data: Mapping[str, Any] = field(default_factory=FrozenDict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
@@ -82,6 +83,7 @@ class TaskSet(Sequence[Task]):
         self.name = name
         self._tasks = tuple(tasks)
         self._by_id: dict[str, Task] = {}
+        self._splits: dict[str, TaskSet] = {}
         for index, task in enumerate(self._tasks):
             if not isinstance(task, Task):
                 raise TaskError(f"{name}: expected Task objects, item {index} is a {type(task).__name__}")
@@ -120,7 +122,7 @@ class TaskSet(Sequence[Task]):
     def __repr__(self) -> str:
         return f"TaskSet({self.name!r}, {len(self)} tasks, splits {list(self.splits)})"
 
-    @property
+    @functools.cached_property
     def splits(self) -> tuple[str, ...]:
         """The splits that occur, in order of appearance."""
         return tuple(dict.fromkeys(task.split for task in self._tasks))
@@ -129,9 +131,12 @@ class TaskSet(Sequence[Task]):
         """The tasks of one split; "all" means every task."""
         if name == ALL:
             return self
-        if name not in self.splits:
-            raise TaskError(f"{self.name} has no split {name!r}.{nearest(name, (*self.splits, ALL))}")
-        return TaskSet((task for task in self._tasks if task.split == name), name=f"{self.name}[{name}]")
+        if name not in self._splits:
+            if name not in self.splits:
+                raise TaskError(f"{self.name} has no split {name!r}.{nearest(name, (*self.splits, ALL))}")
+            chosen = (task for task in self._tasks if task.split == name)
+            self._splits[name] = TaskSet(chosen, name=f"{self.name}[{name}]")
+        return self._splits[name]
 
     def draw(self, rng: np.random.Generator) -> Task:
         """One task, uniformly."""
@@ -166,7 +171,9 @@ class TaskSet(Sequence[Task]):
         try:
             from pyarrow import ArrowException, parquet
         except ImportError:
-            raise MissingDependency("reading parquet needs pyarrow: pip install 'agentgym-suite[data]'") from None
+            raise MissingDependency(
+                "reading parquet needs pyarrow: pip install 'agentgym-suite[data]'"
+            ) from None
         try:
             rows = parquet.read_table(path).to_pylist()
         except (OSError, ArrowException) as error:
@@ -177,7 +184,9 @@ class TaskSet(Sequence[Task]):
         )
 
     @classmethod
-    def from_dataset(cls, name: str, *, split: str, convert: Callable[[Mapping[str, Any]], Task] | None = None) -> TaskSet:
+    def from_dataset(
+        cls, name: str, *, split: str, convert: Callable[[Mapping[str, Any]], Task] | None = None
+    ) -> TaskSet:
         """Rows of a Hugging Face dataset, read with the columns of `from_jsonl` or through `convert`."""
         try:
             import datasets  # type: ignore[import-not-found, unused-ignore]
@@ -189,7 +198,10 @@ class TaskSet(Sequence[Task]):
         if convert is not None:
             return cls((convert(row) for row in rows), name=name)
         return cls(
-            (task_from_row({"split": split} | row, f"{name}, row {index + 1}") for index, row in enumerate(rows)),
+            (
+                task_from_row({"split": split} | row, f"{name}, row {index + 1}")
+                for index, row in enumerate(rows)
+            ),
             name=name,
         )
 

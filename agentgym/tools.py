@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import math
 import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from agentgym.tasks import FrozenDict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MAX_NESTING = 64  # of the JSON in a call
 _MARK = "__agentgym_tool__"
-_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+_JSON_TYPES: dict[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+}
+_PYTHON_TYPES: dict[str, Any] = {  # what isinstance takes
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -49,16 +59,17 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+# Calls and results are made at every step: named tuples cost a third of frozen dataclasses.
+
+
+class ToolCall(NamedTuple):
     """One parsed request inside an action."""
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=FrozenDict)
+    arguments: Mapping[str, Any] = FrozenDict()  # immutable, so one default serves all
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """What a call was answered with.
 
     Attributes:
@@ -121,6 +132,8 @@ def tools_of(cls: type) -> tuple[Tool, ...]:
 
 
 def _describe(name: str, method: Callable[..., Any]) -> Tool:
+    if not inspect.isfunction(method) or inspect.iscoroutinefunction(method):
+        raise TypeError(f"tool {name!r}: expected a plain method, got {method}")
     summary, parameter_docs = _read_docstring(method)
     hints = typing.get_type_hints(method)
     properties: dict[str, Any] = {}
@@ -130,12 +143,15 @@ def _describe(name: str, method: Callable[..., Any]) -> Tool:
             raise TypeError(f"tool {name!r}: expected plain parameters, got {parameter}")
         if parameter.name not in hints:
             raise TypeError(f"tool {name!r}: parameter {parameter.name!r} has no type annotation")
-        entry = _schema_of(hints[parameter.name], f"tool {name!r}, parameter {parameter.name!r}")
+        where = f"tool {name!r}, parameter {parameter.name!r}"
+        entry = _schema_of(hints[parameter.name], where)
         if parameter.name in parameter_docs:
             entry["description"] = parameter_docs[parameter.name]
         if parameter.default is inspect.Parameter.empty:
             required.append(parameter.name)
         else:
+            if mismatch := _mismatch(parameter.default, entry):
+                raise TypeError(f"{where}: the default {mismatch}")
             entry["default"] = parameter.default
         properties[parameter.name] = entry
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -146,16 +162,19 @@ def _schema_of(hint: Any, where: str) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
         inner = _schema_of(next(a for a in arguments if a is not type(None)), where)
-        return inner | {"type": [inner["type"], "null"]}
+        nullable = {"type": [inner["type"], "null"]}
+        return inner | nullable | ({"enum": [*inner["enum"], None]} if "enum" in inner else {})
     if origin is Literal:
         if not all(isinstance(a, str) for a in arguments):
             raise TypeError(f"{where}: expected a Literal of texts, got {hint}")
         return {"type": "string", "enum": list(arguments)}
-    if origin is list:
+    if origin is list and arguments:
         return {"type": "array", "items": _schema_of(arguments[0], where)}
     plain = _JSON_TYPES.get(origin or hint)
     if plain is None:
-        raise TypeError(f"{where}: expected str, int, float, bool, list, dict, Literal or X | None, got {hint}")
+        raise TypeError(
+            f"{where}: expected str, int, float, bool, list, dict, Literal or X | None; got {hint}"
+        )
     return {"type": plain}
 
 
@@ -177,11 +196,11 @@ def _read_docstring(method: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 class ArgumentChecker:
-    """Checks the arguments of calls against the schemas of an environment's tools."""
+    """Checks the arguments of calls against the schemas of an environment's tools. Never changes once made."""
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
         self._names = [tool.name for tool in tools]
-        self._schemas = {}
+        self._schemas: dict[str, tuple[dict[str, Any], frozenset[str]]] = {}
         for tool in tools:
             schema = json.loads(tool.schema)
             self._schemas[tool.name] = (schema["properties"], frozenset(schema["required"]))
@@ -197,21 +216,27 @@ class ArgumentChecker:
             mismatch = _mismatch(value, properties[name])
             if mismatch:
                 return f"{call.name}: argument {name!r} {mismatch}"
-        if not required <= call.arguments.keys():
+        if len(call.arguments) < len(properties) and not required <= call.arguments.keys():
             missing = [name for name in properties if name in required - call.arguments.keys()]
             return f"{call.name} needs the argument {', '.join(map(repr, missing))}"
         return None
 
     def coerce(self, name: str, argument: str, text: str) -> Any:
-        """The value of an argument that a protocol carries as bare text; the text itself where it does not fit."""
-        properties, _ = self._schemas.get(name, ({}, None))
-        kind = properties.get(argument, {}).get("type", "string")
-        if "string" in kind:
+        """The value of an argument that a protocol carries as bare text; the text itself where it does not fit.
+
+        Where a tool takes a text or None, ``null`` is None.
+        """
+        schema = self._schemas[name][0].get(argument, {}) if name in self._schemas else {}
+        kind = schema.get("type", "string")
+        if kind == "string" or (kind == ["string", "null"] and text != "null"):
             return text
         try:
-            return json.loads(text)
-        except json.JSONDecodeError:
+            return read_json(text.strip())
+        except ValueError:
             return text
+
+
+checker_for = functools.cache(ArgumentChecker)  # environments of one class share it: `make` is then cheap
 
 
 def _mismatch(value: Any, schema: Mapping[str, Any]) -> str | None:
@@ -223,13 +248,57 @@ def _mismatch(value: Any, schema: Mapping[str, Any]) -> str | None:
     if not isinstance(value, _PYTHON_TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
         return f"must be of type {kind}, got {_short(value)}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"must be one of {', '.join(schema['enum'])}, got {_short(value)}"
+        return f"must be one of {', '.join(filter(None, schema['enum']))}, got {_short(value)}"
     if kind == "array" and "items" in schema:
         for item in value:
             mismatch = _mismatch(item, schema["items"])
             if mismatch:
                 return f"has an item that {mismatch}"
     return None
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).raw_decode  # half the price of json.loads, at every step
+
+
+def read_json(text: str) -> Any:
+    """The value of a stripped JSON text that a policy wrote; what later code would choke on is refused here.
+
+    Raises:
+        ValueError: no JSON, text after it, NaN or an infinity, a lone surrogate, or nesting beyond `MAX_NESTING`.
+    """
+    try:
+        value, end = _decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if end != len(text):
+        raise ValueError("there is text after it")
+    if text.count("[") + text.count("{") > MAX_NESTING and _depth(value) > MAX_NESTING:
+        raise ValueError("it is nested too deeply")
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a surrogate pair") from None
+    return value
+
+
+def _depth(value: Any) -> int:
+    depth = 0
+    level = [value] if isinstance(value, dict | list) else []
+    while level:
+        depth += 1
+        children = (child for item in level for child in (item.values() if isinstance(item, dict) else item))
+        level = [child for child in children if isinstance(child, dict | list)]
+    return depth
 
 
 def _short(value: Any) -> str:

@@ -1,0 +1,61 @@
+"""Places to run untrusted commands. `make_sandbox()` makes one; `base` says what it offers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from agentgym.errors import UsageError, nearest
+from agentgym.sandbox._python import python_binds
+from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell
+
+__all__ = ["BACKENDS", "ExecResult", "Limits", "Sandbox", "Shell", "make_sandbox", "python_binds"]
+
+# name -> where its class is (imported when asked for), and whether it isolates
+BACKENDS = {
+    "bubblewrap": ("agentgym.sandbox.bubblewrap:BubblewrapSandbox", True),
+    "process": ("agentgym.sandbox.process:ProcessSandbox", False),
+}
+_DEFAULT = "bubblewrap"
+
+
+def make_sandbox(
+    backend: str = "auto",
+    *,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    network: bool = False,
+    allow_unsafe: bool = False,
+    binds: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    workspace: str | None = None,
+) -> Sandbox:
+    """Make a sandbox, with an empty workspace.
+
+    Args:
+        backend: a name from `BACKENDS`; "auto" is bubblewrap, and never a backend that does not isolate.
+        limits: bounds on what runs in it.
+        network: True lets commands reach the network of the host.
+        allow_unsafe: True admits a backend that does not isolate.
+        binds: host paths to show read-only, host path -> absolute path inside.
+        env: variables for all commands; nothing of the host's environment is passed on.
+        workspace: where commands see the workspace, an absolute path; None leaves it to the backend
+            (/workspace).
+
+    Raises:
+        UsageError: unknown backend, one that needs `allow_unsafe`, or arguments that make no sense.
+        MissingDependency: the backend's program is not installed; the text names the command that brings it.
+        SandboxError: the backend does not work on this machine.
+    """
+    name = _DEFAULT if backend == "auto" else backend
+    if name not in BACKENDS:
+        raise UsageError(f"unknown sandbox backend {backend!r}.{nearest(backend, ['auto', *BACKENDS])}")
+    location, isolates = BACKENDS[name]
+    if not isolates and not allow_unsafe:
+        raise UsageError(
+            f"the {name} backend does not isolate: pass allow_unsafe=True to use it all the same"
+        )
+    module, _, attribute = location.partition(":")
+    sandbox: Sandbox = getattr(importlib.import_module(module), attribute)(
+        limits=limits, network=network, binds=binds, env=env, workspace=workspace
+    )
+    return sandbox

@@ -1,7 +1,7 @@
 """The records of a rollout: what is written to disk, viewed, counted and trained on.
 
-A `Trajectory` is one rollout of one task. Its `steps` say what happened, in order, in text; its `segments` hold the
-same in the form a trainer needs: token sequences that only ever grew by appending.
+A `Trajectory` is one rollout of one task. Its `steps` say what happened, in order, in text; its `segments`
+hold the same in the form a trainer needs: token sequences that only ever grew by appending.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentgym.messages import Conversation, Message
 
 SCHEMA_VERSION = 1
 
-Cause: TypeAlias = Literal["start", "compaction", "delegation", "fork"]
+Cause: TypeAlias = Literal["start", "compaction", "delegation", "fork", "retry"]
 Outcome: TypeAlias = Literal["clean_resolved", "hacked_resolved", "clean_unresolved", "hacked_unresolved"]
 
 
@@ -108,7 +108,8 @@ class Segment:
         index: position in the trajectory's list; segments are in order of creation.
         agent: who acted in it.
         parent: index of the segment it branched off; None for a first segment.
-        cause: why it began; "fork" where nobody announced the rewrite.
+        cause: why it began; "fork" where nobody announced the rewrite, "retry" for a superseded reply kept
+            aside.
         messages: the conversation, last reply included.
         sampled: the replies in it that the policy generated here (copied ones are not listed).
         token_ids: prompt and sampled tokens of the whole conversation; empty where ids are unknown.
@@ -185,7 +186,8 @@ class Event:
     """Something worth counting that is not a step: a compaction, a realigned prompt, an empty reply, a retry.
 
     Attributes:
-        kind: "compaction", "append", "realign", "fork", "empty_reply", "superseded", "delegation" or a user's own.
+        kind: "compaction", "append", "realign", "fork", "empty_reply", "superseded", "delegation" or a
+            user's own.
         step: how many steps had been taken.
         data: JSON values.
     """

@@ -1,0 +1,155 @@
+"""Words of the command line to values: tyro's parser, ``key=value`` pairs, environment ids."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import gymnasium
+import tyro
+
+from agentgym import registration
+from agentgym.errors import MissingDependency, UsageError, nearest
+
+if TYPE_CHECKING:
+    from agentgym.trajectory.records import Trajectory
+
+T = TypeVar("T")
+
+
+def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str]) -> T:
+    """Read `words` into a dataclass.
+
+    Args:
+        arguments: one field per flag, each with a docstring.
+        verb: as the user wrote it.
+        text: what ``--help`` says first: the docstring of the verb's module.
+        words: what stands after the verb.
+
+    Raises:
+        UsageError: in one line, where tyro would draw a box.
+        SystemExit: with code 0, after ``--help``.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                arguments,
+                prog=f"agentgym {verb}",
+                description=inspect.cleandoc(text or ""),
+                args=words,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UsageError(f"{_first_part(complaint.getvalue())}; see agentgym {verb} --help") from None
+
+
+def _first_part(box: str) -> str:
+    """What a boxed message of tyro's says, on one line, without the help it repeats."""
+    parts: list[list[str]] = [[]]
+    for line in box.splitlines()[1:-1]:
+        inner = line[2:-2].rstrip()
+        if inner and set(inner) <= set("─-"):
+            parts.append([])
+        elif inner[:8].strip():  # what is indented further is an argument's help
+            parts[-1].append(inner.strip())
+    parts = [part for part in parts if part] or [["expected other arguments"]]
+    told = [part for part in parts[1:] if part[0].startswith(("Unrecognized", "Perhaps you meant"))]
+    first = parts[0][:1] if "no type matching" in parts[0][0] else parts[0]
+    return ". ".join(" ".join(part).rstrip(".") for part in [first, *told])
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` pairs of ``--set``: the value is JSON, or else the text as it stands."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"expected --set key=value, got {pair!r}")
+        if key in values:
+            raise UsageError(f"--set {key} is given twice")
+        try:
+            values[key] = json.loads(text)
+        except json.JSONDecodeError:
+            values[key] = text
+    return values
+
+
+def require_env(env_id: str) -> None:
+    """Say now, in one line, that an environment id is unknown. ``module:Id-v0`` imports the module first.
+
+    Raises:
+        UsageError: no such id, or no such module.
+        MissingDependency: one of ours whose package or program is not installed.
+    """
+    entry = registration.find(env_id)
+    if entry is not None and (missing := entry.missing()):
+        raise MissingDependency(f"{env_id} {missing}")
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        try:
+            found = importlib.util.find_spec(module)
+        except (ImportError, ValueError):  # a parent package is missing
+            found = None
+        if found is None:
+            raise UsageError(
+                f"cannot import {module!r}, named in {env_id!r}; run this where that module is importable"
+            )
+        importlib.import_module(module)
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.Error:  # unknown, or no id at all
+        raise UsageError(f"unknown environment {env_id!r}.{nearest(name, _known_ids())}") from None
+
+
+def _known_ids() -> list[str]:
+    return [name for name, spec in gymnasium.registry.items() if spec.namespace] or list(gymnasium.registry)
+
+
+@contextlib.contextmanager
+def constructor_errors() -> Iterator[None]:
+    """Turn an unknown keyword of an environment's constructor into a `UsageError`."""
+    try:
+        yield
+    except TypeError as error:
+        if "keyword" not in str(error):
+            raise
+        raise UsageError(str(error).partition(" was raised from the environment creator")[0]) from None
+
+
+def try_constructor(make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
+    """Make an environment once and close it, so that bad keywords are told before anything runs."""
+    with constructor_errors():
+        make().close()
+
+
+def read_run(path: str) -> tuple[Path, list[Trajectory]]:
+    """The file of a run, given by its folder or itself, and its trajectories.
+
+    An id that stands twice is an episode that broke and was run again: its last line counts, as when resuming.
+
+    Raises:
+        UsageError: there is no such file, or nothing in it.
+    """
+    from agentgym.trajectory.store import TrajectoryStore
+
+    file = Path(path) / "trajectories.jsonl" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise UsageError(
+            f"expected a run's folder with trajectories.jsonl, or such a file; there is none at {path}"
+        )
+    if file.suffix != ".jsonl":
+        raise UsageError(f"expected a file that ends in .jsonl, got {path}")
+    trajectories = {trajectory.id: trajectory for trajectory in TrajectoryStore(file)}
+    if not trajectories:
+        raise UsageError(f"{file} holds no trajectory yet")
+    return file, list(trajectories.values())

@@ -1,0 +1,219 @@
+"""Play episodes of an environment with a policy, print what came of them, keep the trajectories.
+
+Policies: random, gold, null, repeat, human, replay:FILE, hf:NAME_OR_PATH, openai:MODEL, module:attribute.
+With --out the same command continues a run that was cut off.
+
+Example:
+    agentgym run agentgym/Relay-v0 --policy gold --episodes 20 --out runs/gold
+    agentgym run agentgym/Relay-v0 --set scenery=400 --compact 2000 --summarizer policy --policy hf:smollm2
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from agentgym.cli import console
+from agentgym.cli.arguments import parse, read_pairs, require_env, try_constructor
+from agentgym.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from agentgym.trajectory.records import Trajectory
+
+SUMMARIZERS = ("rule", "drop", "last", "policy")  # those that need no second policy
+
+
+@dataclass(frozen=True)
+class Args:
+    """Flags of ``agentgym run``."""
+
+    env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ID")]]
+    """The environment's id, or module:id."""
+    policy: Annotated[str, tyro.conf.arg(metavar="P")] = "random"
+    """Who plays; see above."""
+    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 10
+    """How many."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Of the first episode; the next ones count up."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
+    """Folder for trajectories.jsonl and summary.json. Default: nothing is kept."""
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Episodes at a time. Default: what suits the policy."""
+
+    set: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]] = ()
+    """A keyword of the environment; the value is JSON or text."""
+    tasks: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None
+    """A file of tasks instead of the environment's own."""
+    split: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Which tasks to draw from: train, test, ..., all."""
+    task: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="ID")]] = ()
+    """Play this task instead of drawing; several are played in turn."""
+    max_turns: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Truncate episodes after this many turns."""
+    episode_timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Cut an episode off after this long."""
+
+    compact: Annotated[int | None, tyro.conf.arg(metavar="TOKENS")] = None
+    """Keep the conversation under this budget."""
+    reply_tokens: Annotated[int | None, tyro.conf.arg(metavar="TOKENS")] = None
+    """With --compact: room kept for the next reply. Default: a quarter of the budget."""
+    keep_last: Annotated[int | None, tyro.conf.arg(metavar="TURNS")] = None
+    """With --compact: turns that stay as they are. Default: 2."""
+    summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
+    """With --compact: rule (the default), drop, last, policy (the policy itself), or another policy's name."""
+
+    temperature: Annotated[float | None, tyro.conf.arg(metavar="T")] = None
+    """For policies that sample."""
+    max_new_tokens: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """For policies that generate: most tokens of one reply."""
+    base_url: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
+    """For openai:MODEL; the key comes from the usual environment variable."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``agentgym run``."""
+    args = parse(Args, "run", __doc__, words)
+    with console.stdout_reserved(args.json):
+        trajectories = _play(args)
+        from agentgym.trajectory.stats import summary as sum_up
+
+        summary = {"id": args.env, "policy": args.policy} | sum_up(trajectories) | {"out": args.out}
+    if args.out:
+        _write_atomic(Path(args.out) / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    if args.json:
+        console.print_json(summary)
+    else:
+        _print(summary)
+    broken = [t.infrastructure_error for t in trajectories if t.infrastructure_error]
+    if len(broken) == len(trajectories):
+        raise InfrastructureError(f"every episode broke; the first: {broken[0].splitlines()[-1]}")
+    return console.OK
+
+
+def _play(args: Args) -> list[Trajectory]:
+    if args.episodes < 1:
+        raise UsageError(f"expected --episodes of at least 1, got {args.episodes}")
+    if args.out and Path(args.out).exists() and not Path(args.out).is_dir():
+        raise UsageError(f"expected --out to be a folder, got {args.out}")
+    require_env(args.env)
+    # Late, so that a misspelt flag is answered at once.
+    from agentgym.policies import make_policy
+    from agentgym.rollout import collect, make_env
+
+    sampling = _given(args, "temperature", "max_new_tokens", "base_url")
+    make = functools.partial(make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args))
+    try_constructor(make)
+    with (
+        contextlib.closing(make_policy(args.policy, **sampling)) as policy,
+        console.Progress("episodes", args.episodes) as progress,
+    ):
+        progress.step(done=min(_finished(args.out), args.episodes))
+        try:
+            return collect(
+                make,
+                policy,
+                episodes=args.episodes,
+                seed=args.seed,
+                out=args.out,
+                workers=args.workers,
+                tasks=args.task or None,
+                episode_timeout=args.episode_timeout,
+                on_finish=lambda trajectory: progress.step(_how_it_ended(trajectory)),
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_what_was_kept(args)) from None
+
+
+def _given(args: Args, *names: str) -> dict[str, Any]:
+    """The flags among `names` that the user gave."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def _env_kwargs(args: Args) -> dict[str, Any]:
+    kwargs = read_pairs(args.set)
+    flags = _given(args, "tasks", "split", "max_turns")
+    for twice in kwargs.keys() & flags.keys():
+        raise UsageError(f"{twice} is given both by --set and by a flag of its own")
+    return kwargs | flags
+
+
+def _context(args: Args) -> dict[str, Any]:
+    """Keywords of `make_env` for the context wrapper."""
+    details = _given(args, "reply_tokens", "keep_last", "summarizer")
+    if args.compact is None:
+        for name in details:
+            raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
+        return {}
+    if details.get("summarizer", "rule") not in SUMMARIZERS:
+        from agentgym.policies import make_policy
+
+        details["summarizer"] = make_policy(details["summarizer"])
+    return {"compact": args.compact} | details
+
+
+def _finished(out: str | None) -> int:
+    """How many episodes stand in a run's folder."""
+    from agentgym.trajectory.store import TrajectoryStore
+
+    return len(TrajectoryStore(out).ids()) if out is not None else 0
+
+
+def _what_was_kept(args: Args) -> str:
+    if args.out is None:
+        return "interrupted; nothing was kept, since no --out was given"
+    kept = f"{_finished(args.out)} of {args.episodes} episodes are in {args.out}/trajectories.jsonl"
+    return f"interrupted; {kept}; the same command goes on from there"
+
+
+def _how_it_ended(trajectory: Trajectory) -> str:
+    if trajectory.infrastructure_error:
+        return f"last: broke, {trajectory.infrastructure_error.splitlines()[-1][:60]}"
+    return f"last: reward {trajectory.reward:.2f} in {trajectory.turns} turns"
+
+
+def _write_atomic(path: Path, text: str) -> None:
+    partial = path.with_suffix(".tmp")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("environment", escape(summary["id"]))
+    table.add_row("policy", escape(summary["policy"]))
+    table.add_row("episodes", str(summary["episodes"]))
+    if summary["mean_reward"] is not None:
+        low, high = summary["ci95"]
+        table.add_row(
+            "mean reward", f"[bold]{summary['mean_reward']:.3f}[/]  95% interval {low:.3f} to {high:.3f}"
+        )
+    table.add_row(
+        "resolved", "{resolved} ({clean_resolved} clean, {hacked_resolved} hacked)".format_map(summary)
+    )
+    if summary["infrastructure_errors"]:
+        table.add_row("broken episodes", f"[red]{summary['infrastructure_errors']}[/]")
+    table.add_row("turns per episode", f"{summary['turns']:.1f}")
+    table.add_row("segments", str(summary["segments"]))
+    table.add_row("tokens", f"{summary['tokens']['prompt']} prompt, {summary['tokens']['sampled']} sampled")
+    table.add_row("seconds", f"{summary['seconds']:.1f}")
+    screen = console.out()
+    screen.print(table)
+    if summary["out"]:
+        folder = Path(summary["out"])
+        screen.print(f"\nwrote {folder / 'trajectories.jsonl'}\nwrote {folder / 'summary.json'}", style="dim")
+        screen.print(f"next: agentgym report {folder}, or agentgym view {folder}", style="dim")
+    else:
+        screen.print("\nnothing was kept; --out DIR keeps trajectories and summary", style="dim")

@@ -1,0 +1,87 @@
+"""Everything an episode of a task needs, made once and shared by all its episodes."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentgym.envs.swe.grading import gold_patch, hidden_tests
+from agentgym.envs.swe.pythonenv import publish
+from agentgym.envs.swe.records import SweRecord
+from agentgym.envs.swe.repo import make_repository
+from agentgym.verifiers.patches import list_tree
+from agentgym.verifiers.tests import HiddenTests, copy_tree
+
+_SHORTEST_SECRET = 20  # characters; shorter lines occur by chance
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTask:
+    """A task that is ready to be played and graded.
+
+    Attributes:
+        record: the task.
+        repository: the tree with its one-commit repository; only read, copied for each episode.
+        tests: the verifier.
+        gold_patch: never shown to a policy.
+    """
+
+    record: SweRecord
+    repository: Path
+    tests: HiddenTests
+    gold_patch: str = field(repr=False)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PreparedTask:
+        return self
+
+    def secret_lines(self) -> list[str]:
+        """Lines of the gold patch and the hidden tests that a policy can have from nowhere but its own work."""
+        known = "\n".join(
+            entry.content.decode("utf-8", "replace") for entry in list_tree(self.tests.base).values()
+        )
+        known += self.record.problem_statement + self.record.hints_text
+        patches = f"{self.gold_patch}\n{self.record.test_patch}"
+        added = (
+            line[1:].strip() for line in patches.splitlines() if line.startswith("+") and line[:3] != "+++"
+        )
+        return [line for line in dict.fromkeys(added) if len(line) >= _SHORTEST_SECRET and line not in known]
+
+
+def prepare(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> PreparedTask:
+    """Unpack, install and check what the task needs; kept on disk, so that only the first time costs.
+
+    Raises:
+        TaskError: the record is wrong.
+        InfrastructureError: something it needs could not be installed or started.
+    """
+    return _prepare(_ByIdentity(record), backend, allow_unsafe)
+
+
+class _ByIdentity:
+    """Makes a record a cache key: it holds lists of thousands of ids that hashing would walk at every reset."""
+
+    def __init__(self, record: SweRecord) -> None:
+        self.record = record
+
+    def __hash__(self) -> int:
+        return id(self.record)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.record is self.record
+
+
+@functools.lru_cache(maxsize=256)
+def _prepare(key: _ByIdentity, backend: str, allow_unsafe: bool) -> PreparedTask:
+    record = key.record
+    tests = hidden_tests(record, backend=backend, allow_unsafe=allow_unsafe)
+    repository = tests.base.parent.with_name("repositories") / tests.base.name
+    if not repository.is_dir():
+        repository.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=repository.parent) as folder:
+            built = Path(folder, "tree")
+            copy_tree(tests.base, built)
+            make_repository(built)
+            publish(built, repository)
+    return PreparedTask(record, repository, tests, gold_patch(record))

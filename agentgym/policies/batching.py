@@ -1,0 +1,123 @@
+"""One policy asked by many threads: conversations that wait at the same time are answered in one call."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.errors import UsageError
+from agentgym.messages import Conversation
+from agentgym.policies.base import Policy, Reply
+
+
+class ServerStopped(Exception):
+    """The server was stopped before it answered."""
+
+
+@dataclass(slots=True)
+class _Request:
+    conversation: Conversation
+    seed: int
+    done: threading.Event = field(default_factory=threading.Event)
+    answer: Reply | BaseException | None = None
+
+
+class BatchServer:
+    """One thread that answers whatever conversations wait, up to the policy's `max_batch` at a time.
+
+    Args:
+        policy: asked from that thread only.
+        busy: how many threads may ask at present.
+    """
+
+    # After a first request, waiting for more costs at most this share of the time the last batch took: enough to
+    # bring episodes that fell out of step back into one batch, too little for a slow environment to matter.
+    patience = 0.1
+
+    def __init__(self, policy: Policy, busy: Callable[[], int]) -> None:
+        self.policy = policy
+        self.busy = busy
+        self._takes_seeds = getattr(policy, "takes_seeds", False)
+        self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._last_seconds = 0.1
+        self._thread = threading.Thread(target=self._serve, name="agentgym-policy", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer nobody any more; a call of the policy that has begun is not interrupted."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.put(None)
+
+    def ask(self, conversation: Conversation, seed: int) -> Reply:
+        """Wait for the reply to a conversation.
+
+        Raises:
+            ServerStopped: `stop` came first.
+            Exception: whatever the policy raised for the batch.
+        """
+        request = _Request(conversation, seed)
+        with self._lock:
+            if self._stopped:
+                raise ServerStopped
+            self._waiting.put(request)
+        request.done.wait()
+        if isinstance(request.answer, Reply):
+            return request.answer
+        assert request.answer is not None
+        raise request.answer
+
+    def _serve(self) -> None:
+        while (first := self._waiting.get()) is not None and not self._stopped:
+            batch = self._gather(first)
+            start = time.perf_counter()
+            answers = self._answers(batch)
+            self._last_seconds = time.perf_counter() - start
+            for request, answer in zip(batch, answers, strict=True):
+                request.answer = answer
+                request.done.set()
+        left = first
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if left is not None:
+                    left.answer = ServerStopped()
+                    left.done.set()
+                left = self._waiting.get_nowait()
+
+    def _gather(self, first: _Request) -> list[_Request]:
+        batch = [first]
+        deadline = time.perf_counter() + self.patience * self._last_seconds
+        while len(batch) < self.policy.max_batch:
+            everybody = len(batch) >= self.busy()  # then nobody else can come
+            left = 0.0 if everybody else max(0.0, deadline - time.perf_counter())
+            try:
+                request = self._waiting.get(timeout=left)
+            except queue.Empty:
+                break
+            if request is None:
+                self._waiting.put(None)  # for `_serve`
+                break
+            batch.append(request)
+        return batch
+
+    def _answers(self, batch: Sequence[_Request]) -> Sequence[Reply | BaseException]:
+        act: Any = self.policy.act
+        more = {"seeds": [request.seed for request in batch]} if self._takes_seeds else {}
+        try:
+            replies: list[Reply] = act([request.conversation for request in batch], **more)
+        except BaseException as error:
+            return [error] * len(batch)
+        if len(replies) != len(batch):
+            text = f"policy {self.policy.name!r}: expected {len(batch)} replies, got {len(replies)}"
+            return [UsageError(text)] * len(batch)
+        return replies

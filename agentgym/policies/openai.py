@@ -1,0 +1,123 @@
+"""`OpenAIPolicy`: a model behind an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agentgym.endpoint import Answer, Endpoint
+from agentgym.messages import Conversation
+from agentgym.policies.base import Policy, Reply
+
+
+class OpenAIPolicy(Policy):
+    """Asks a server, many conversations at a time; the server does its own batching.
+
+    `max_batch` is 1: in a rollout each worker sends its own requests, so a long reply holds up nobody. `act` with
+    several conversations sends them at the same time.
+
+    Args:
+        model: its name on the server.
+        base_url, api_key, timeout, max_retries: see `Endpoint`.
+        max_new_tokens: most tokens of a reply; None for the server's own limit.
+        temperature: None leaves it to the server.
+        stop: texts that end a reply. Servers leave them out of the text.
+        token_ids: ask for token ids and log-probs, as vLLM and llama.cpp return them, and switch off whatever else
+            shapes their sampling (top-p, top-k, min-p, penalties). OpenAI's own servers refuse these parameters.
+            Servers report log-probs before temperature; so they are kept only at temperature 1, where these are the
+            log-probs of the sampling distribution.
+        workers: requests at a time, also the number of environments a rollout starts by default.
+        params: more parameters for each request.
+
+    Raises:
+        MissingDependency: the package openai is not installed.
+        UsageError: no key and no base URL; from `act`, the server refuses the key or does not know the model.
+    """
+
+    takes_seeds = True  # `act` takes seeds=
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 120.0,
+        max_retries: int = 4,
+        max_new_tokens: int | None = 256,
+        temperature: float | None = 1.0,
+        stop: Sequence[str] = (),
+        token_ids: bool = False,
+        workers: int = 16,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = f"openai:{model}"
+        self.endpoint = Endpoint(
+            model, base_url=base_url, api_key=api_key, timeout=timeout, max_retries=max_retries
+        )
+        self.temperature = temperature
+        self.token_ids = token_ids
+        self.workers = workers
+        self._params: dict[str, Any] = {}
+        if max_new_tokens is not None:
+            self._params["max_completion_tokens"] = max_new_tokens
+        if temperature is not None:
+            self._params["temperature"] = temperature
+        if stop:
+            self._params["stop"] = [stop] if isinstance(stop, str) else list(stop)
+        if token_ids:
+            self._params |= {"logprobs": True, "top_logprobs": 1, "return_token_ids": True}
+            self._params |= {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+        self._params |= params or {}
+        self.settings = {"base_url": self.endpoint.base_url, **self._params}
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="agentgym-openai")
+
+    def act(
+        self, conversations: Sequence[Conversation], *, seeds: Sequence[int] | None = None
+    ) -> list[Reply]:
+        """One reply each; all requests are sent at once, up to `workers` at a time.
+
+        Args:
+            conversations: any number.
+            seeds: one for each, sent to the server; by default none is.
+        """
+        each: Sequence[int | None] = [None] * len(conversations) if seeds is None else seeds
+        asked = list(zip(conversations, each, strict=True))
+        if len(asked) == 1:
+            return [self._ask(*asked[0])]
+        return list(self._threads.map(lambda pair: self._ask(*pair), asked))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._threads.shutdown(cancel_futures=True)
+        self.endpoint.close()
+
+    def _ask(self, conversation: Conversation, seed: int | None) -> Reply:
+        # Servers read the seed into 32 bits, llama.cpp keeps the highest value for "random".
+        params = self._params if seed is None else self._params | {"seed": seed % (1 << 31)}
+        answer = self.endpoint.chat(conversation, **params)
+        sampled, logprobs = _sampled(answer) if self.token_ids else (None, None)
+        prompt = answer.body.get("prompt_token_ids") if self.token_ids else None
+        return Reply(
+            answer.text,
+            prompt_ids=tuple(prompt) if prompt else None,
+            sampled_ids=sampled,
+            logprobs=logprobs if self.temperature == 1.0 else None,
+            temperature=self.temperature,
+            finish_reason=answer.finish_reason,
+            prompt_tokens=answer.prompt_tokens,
+            sampled_tokens=answer.completion_tokens,
+        )
+
+
+def _sampled(answer: Answer) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
+    """Sampled ids and their log-probs, each None where the server does not tell."""
+    entries = (answer.choice.get("logprobs") or {}).get("content") or []
+    ids = answer.choice.get("token_ids")  # vLLM
+    if ids is None and entries and all("id" in entry for entry in entries):
+        ids = [entry["id"] for entry in entries]  # llama.cpp
+    if not ids:
+        return None, None
+    logprobs = tuple(float(entry["logprob"]) for entry in entries)
+    return tuple(ids), logprobs if len(logprobs) == len(ids) else None

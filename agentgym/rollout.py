@@ -1,0 +1,244 @@
+"""Policies times environments gives trajectories: concurrent, isolated, resumable.
+
+`make_env` builds the usual stack around an environment; `collect` runs many episodes of it. Each worker is a
+thread with its own environment. Episode `i` depends on the seed and on `i` only, never on the workers or their
+order. What goes wrong in one episode is written on its trajectory and touches no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from agentgym.core import AgentEnv
+from agentgym.errors import MissingDependency, UsageError, nearest
+from agentgym.policies import Policy, make_policy
+from agentgym.registration import ENTRIES, find
+from agentgym.trajectory.records import Trajectory
+from agentgym.trajectory.store import TrajectoryStore
+from agentgym.workers import Env, Job, Run, stacked
+from agentgym.wrappers.chat import ChatContext
+from agentgym.wrappers.compaction import ContextCompaction
+from agentgym.wrappers.record import RecordTrajectory
+
+__all__ = ["collect", "make_env"]
+
+
+def make_env(
+    env_id: str,
+    *,
+    compact: int | None = None,
+    reply_tokens: int | None = None,
+    keep_last: int = 2,
+    summarizer: Any = "rule",
+    tokens: Any = "chars",
+    record: str | Path | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> RecordTrajectory:
+    """An environment with the usual wrappers, innermost first: context, recording.
+
+    Args:
+        env_id: a registered id.
+        compact: token budget of the conversation; None for the whole history.
+        reply_tokens: room kept for the next reply; by default a quarter of `compact`.
+        keep_last: turns that a rewrite leaves as they are.
+        summarizer: how history is rewritten, see `ContextCompaction`; also a model for `make_policy`, ``"hf:..."`` or
+            ``"openai:..."``, that writes summaries.
+        tokens: how tokens are counted, see `ContextCompaction`.
+        record: file that finished trajectories are appended to; None to write nothing.
+        env_kwargs: keywords of the environment itself.
+
+    Raises:
+        UsageError: no such id, with the nearest ones.
+        MissingDependency: a package or program the environment needs is not installed.
+    """
+    entry = find(env_id)
+    if entry is not None and (missing := entry.missing()):
+        raise MissingDependency(f"{env_id} {missing}")
+    try:
+        env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
+    except gymnasium.error.UnregisteredEnv:
+        known = [entry.id for entry in ENTRIES if entry.registry == "gymnasium"]
+        raise UsageError(f"no environment {env_id!r}.{nearest(env_id, known)}") from None
+    # The monitor and then the verifier belong here, inside the context: they see calls, not conversations.
+    if compact is None:
+        env = ChatContext(env)
+    else:
+        room = compact // 4 if reply_tokens is None else reply_tokens
+        writer = _summarizer(summarizer)
+        env = ContextCompaction(env, compact, room, keep_last=keep_last, summarizer=writer, tokens=tokens)
+    return RecordTrajectory(env, record)
+
+
+def _summarizer(summarizer: Any) -> Any:
+    """The policy behind ``"hf:..."`` or ``"openai:..."``; anything else is the wrapper's to understand."""
+    if isinstance(summarizer, str) and summarizer.startswith(("hf:", "openai:")):
+        return make_policy(summarizer)
+    return summarizer
+
+
+def collect(
+    env: str | Callable[[], Env],
+    policy: Policy | str,
+    *,
+    episodes: int | None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    tasks: Sequence[str | int] | None = None,
+    group_size: int = 1,
+    episode_timeout: float | None = None,
+    on_finish: Callable[[Trajectory], None] | None = None,
+    **stack: Any,
+) -> list[Trajectory]:
+    """Run episodes and return their trajectories in order.
+
+    A policy with `max_batch` > 1 is served by one thread, which answers all conversations that wait at the same
+    time in one call; other policies act inside the workers. Asking a policy's server for every episode's tokens is
+    thus as fast as the server, and a slow environment delays nobody.
+
+    Episodes that an `InfrastructureError` or any exception of the environment ended, and those longer than
+    `episode_timeout`, have `infrastructure_error` set and no reward. The worker then starts over with a fresh
+    environment. A thread cannot be killed: one that hangs is left behind and replaced.
+
+    Args:
+        env: an id, or a function that makes the environment; it is called in each worker's own thread. A context
+            wrapper and a recorder are put around it where they are missing.
+        policy: a policy, or a text for `make_policy`.
+        episodes: how many; None for each task once (each `group_size` times).
+        seed: of the tasks drawn, the environments and the sampling.
+        out: folder for ``trajectories.jsonl`` and ``run.json``. Calling again with the same settings resumes:
+            episodes that stand there are not run again, except those with an infrastructure error, whose new line
+            then counts. `episodes` may be larger than before.
+        workers: environments at a time; by default what the policy suggests, at least one for each core.
+        tasks: ids or indices to go through in turn; by default each episode draws one.
+        group_size: this many episodes in a row share task and environment seed and differ in the policy's
+            randomness only: a group, for estimators that compare siblings.
+        episode_timeout: wall seconds an episode may take, reset and policy included.
+        on_finish: called with each new trajectory, after it is written, in the caller's thread.
+        **stack: for `make_env`, where `env` is an id.
+
+    Raises:
+        UsageError: an unknown id, task or policy; `out` holds a run with other settings.
+        Exception: whatever the policy (other than an `InfrastructureError`) or the construction of an environment
+            raises; what was finished is on disk.
+    """
+    if isinstance(env, str):
+        env_id = env
+        if "summarizer" in stack:  # one model for all workers
+            stack["summarizer"] = _summarizer(stack["summarizer"])
+        make: Callable[[], Env] = lambda: make_env(env_id, **stack)  # noqa: E731
+    elif stack:
+        raise UsageError(f"{sorted(stack)} are for an environment id; a function makes its own stack")
+    else:
+        make = env
+    if group_size < 1 or (episodes is not None and episodes < 0):
+        raise UsageError(f"expected group_size >= 1 and episodes >= 0, got {group_size} and {episodes}")
+    if isinstance(policy, str):
+        policy = make_policy(policy)
+
+    with contextlib.closing(stacked(make())) as probe:  # bad arguments are errors here and now
+        name = probe.spec.id if probe.spec is not None else type(probe.unwrapped).__name__
+        settings = {
+            "version": 1,
+            "env_id": name,
+            "env": stack or _description(probe),
+            "policy": policy.name,
+            "policy_settings": getattr(policy, "settings", {}),
+            "seed": seed,
+            "tasks": None if tasks is None else list(tasks),
+            "group_size": group_size,
+        }
+        chosen = _choose_tasks(probe, tasks, episodes)
+    if episodes is None:
+        episodes = len(chosen) * group_size
+    jobs = [_job(i, f"{name}/{policy.name}/{seed}/{i}", seed, chosen, group_size) for i in range(episodes)]
+
+    store = None if out is None else _open(Path(out), settings)
+    finished = {} if store is None else {trajectory.id: trajectory for trajectory in store}
+    missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
+    if missing:
+        count = workers or getattr(policy, "workers", None) or max(policy.max_batch, os.cpu_count() or 1)
+        run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout)
+        with (
+            contextlib.closing(run.results()) as results,
+            contextlib.closing(store or contextlib.ExitStack()),
+        ):
+            for trajectory in results:
+                finished[trajectory.id] = trajectory
+                if store is not None:
+                    store.append(trajectory)
+                if on_finish is not None:
+                    on_finish(trajectory)
+    return [finished[job.id] for job in jobs]
+
+
+# -- preparation ----------------------------------------------------------------------------------------------------
+
+
+def _job(index: int, id_: str, seed: int, tasks: Sequence[str | int], group_size: int) -> Job:
+    group = index // group_size
+    env_seed = int(np.random.SeedSequence((seed, 0, group)).generate_state(1)[0])
+    return Job(index, id_, env_seed, (seed, 1, index), tasks[group % len(tasks)] if tasks else None, group)
+
+
+def _choose_tasks(env: Env, tasks: Sequence[str | int] | None, episodes: int | None) -> Sequence[str | int]:
+    """The tasks to go through; none where each episode draws its own."""
+    inner = env.unwrapped
+    if tasks is not None:
+        if not tasks:
+            raise UsageError("expected at least one task, got an empty list")
+        if isinstance(inner, AgentEnv):
+            for task in tasks:
+                # Ids name any task, indices count within the split, as in `reset`.
+                _ = inner.task_set[task] if isinstance(task, str) else inner.task_pool[task]
+        return tasks
+    if episodes is not None:
+        return ()
+    if not isinstance(inner, AgentEnv):
+        raise UsageError(f"{type(inner).__name__} lists no tasks; say how many episodes to run")
+    return [task.id for task in inner.task_pool]
+
+
+def _description(env: Env) -> Any:
+    """What the stack is made of: names and keywords."""
+    spec = env.spec
+    if spec is None:
+        return str(env)
+    return [[spec.id, spec.kwargs], *([layer.name, layer.kwargs] for layer in spec.additional_wrappers)]
+
+
+def _label(value: Any) -> str:
+    """A text for an object in the settings that is the same in the next process."""
+    return str(getattr(value, "name", None) or getattr(value, "__qualname__", None) or type(value).__name__)
+
+
+def _open(folder: Path, settings: dict[str, Any]) -> TrajectoryStore:
+    """The store of a new run, or of the same run begun earlier; equal settings are what makes it the same."""
+    settings = json.loads(json.dumps(settings, default=_label))
+    folder.mkdir(parents=True, exist_ok=True)
+    path, lines = folder / "run.json", folder / "trajectories.jsonl"
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for key, value in settings.items():
+            if before.get(key) != value:
+                raise UsageError(
+                    f"{folder} holds a run with another {key}: {before.get(key)!r}, not {value!r}; "
+                    "give another folder, or the same settings to resume"
+                )
+    elif lines.exists() and lines.stat().st_size:
+        raise UsageError(
+            f"{folder} holds trajectories but no run.json: not a run of collect; give another folder"
+        )
+    else:
+        partial = path.with_suffix(".tmp")
+        partial.write_text(json.dumps(settings, indent=1), encoding="utf-8")
+        partial.replace(path)  # whole or not at all
+    return TrajectoryStore(lines)

@@ -1,0 +1,321 @@
+"""File access in a folder that untrusted code may be changing at this moment.
+
+Nothing here follows a link out of the folder, blocks on a pipe, or trusts a check made before an open: paths
+are resolved by the kernel inside the folder (openat2), and trees are walked by descriptors with O_NOFOLLOW.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from agentgym.errors import SandboxError
+
+_SYS_OPENAT2 = 437  # the same on every architecture
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08  # refuse what leaves the folder
+RESOLVE_IN_ROOT = 0x10  # treat the folder as /, as chroot does
+_MAX_DEPTH = 200  # folders inside folders; two descriptors are open per level
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def _openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve | RESOLVE_NO_MAGICLINKS)
+    name = os.fsencode(path)
+    while True:
+        # Varargs: every argument is given its full width.
+        descriptor = _libc.syscall(
+            ctypes.c_long(_SYS_OPENAT2),
+            ctypes.c_long(folder),
+            ctypes.c_char_p(name),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        if descriptor >= 0:
+            return int(descriptor)
+        code = ctypes.get_errno()
+        if (
+            code == errno.EAGAIN
+        ):  # the tree was being renamed while ".." was resolved: the kernel asks for a retry
+            continue
+        if code == errno.ENOSYS:
+            raise SandboxError("sandboxes need the system call openat2 (Linux 5.6 or later)")
+        raise OSError(code, os.strerror(code), path)
+
+
+class Tree:
+    """The files below `workspace`, a host folder that holds what commands see at `inside`.
+
+    Args:
+        root: the host folder that stands for / in absolute links, or None where commands see the host's own
+            paths; then absolute links are refused.
+    """
+
+    def __init__(self, workspace: Path, inside: str, root: Path | None) -> None:
+        self.workspace = workspace
+        self.inside = PurePosixPath(inside)
+        self._root = workspace if root is None else root
+        self._prefix = "" if root is None else os.path.relpath(workspace, root)
+        self._resolve = RESOLVE_BENEATH if root is None else RESOLVE_IN_ROOT
+
+    def relative(self, path: str) -> str | None:
+        """`path` as seen by commands, relative to the workspace; None if it does not lie in it."""
+        if "\0" in path:
+            raise ValueError("a path holds a NUL byte")
+        # Lexical: whoever writes "a/../b" means b. What links do is the kernel's business below.
+        full = os.path.normpath(self.inside / path)
+        if full == str(self.inside) or full.startswith(f"{self.inside}/"):
+            return os.path.relpath(full, self.inside)
+        return None
+
+    def ensure_usable(self) -> None:
+        """Undo what a command may have done to the workspace itself: deleted it, or made it inaccessible."""
+        self.workspace.mkdir(mode=0o755, exist_ok=True)
+        mode = self.workspace.lstat().st_mode
+        if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+            self.workspace.chmod(stat.S_IMODE(mode) | 0o700)
+
+    def _open(self, relative: str, flags: int) -> int:
+        self.ensure_usable()
+        root = os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            descriptor = _openat2(root, os.path.join(self._prefix, relative) or ".", flags, self._resolve)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise _outside(relative) from None
+            raise
+        finally:
+            os.close(root)
+        # With an absolute link the resolved file may lie in `root` but beside the workspace, which no command
+        # sees.
+        where = os.readlink(f"/proc/self/fd/{descriptor}")
+        if where != str(self.workspace) and not where.startswith(f"{self.workspace}/"):
+            os.close(descriptor)
+            raise _outside(relative)
+        return descriptor
+
+    def open_regular(self, relative: str, flags: int = os.O_RDONLY) -> int:
+        """Open a regular file; what else it may be raises instead of blocking."""
+        descriptor = self._open(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(code, "not a regular file" if code == errno.EINVAL else os.strerror(code), relative)
+        return descriptor
+
+    def open_folder(self, relative: str, *, make: bool = False) -> int:
+        """Open a folder, with `make` after creating it and its parents."""
+        try:
+            return self._open(relative, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if not make or relative == ".":
+                raise
+        parent, name = os.path.split(relative)
+        with closing(self.open_folder(parent or ".", make=True)) as above:
+            try:
+                os.mkdir(name, dir_fd=above)
+            except FileExistsError:  # a dangling link, or somebody was faster: the open decides
+                pass
+        return self._open(relative, os.O_RDONLY | os.O_DIRECTORY)
+
+    def open_for_writing(self, relative: str) -> int:
+        """Open a regular file, emptied or new, its parent folders made."""
+        parent, name = os.path.split(relative)
+        with closing(self.open_folder(parent or ".", make=True)) as folder:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                return os.open(name, flags, 0o666, dir_fd=folder)
+            except FileExistsError:
+                pass
+        try:
+            descriptor = self.open_regular(relative, os.O_WRONLY)
+        except FileNotFoundError:  # there is a link, but not to a file of the workspace
+            raise _outside(relative) from None
+        os.ftruncate(descriptor, 0)
+        return descriptor
+
+
+def _outside(path: str) -> PermissionError:
+    return PermissionError(errno.EACCES, "leads out of the workspace", path)
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def copy_tree(source: int, target: int, *, exact: bool) -> None:
+    """Copy the contents of one open folder into another, following no link on either side.
+
+    Links, hard links, modes and modification times stay; sockets are left out. Data is shared where the file
+    system can (reflink), holes stay holes. Non-folders in the way are replaced.
+
+    Args:
+        source: descriptor of a folder.
+        target: descriptor of a folder.
+        exact: also keep set-id bits and named pipes; False drops both.
+
+    Raises:
+        OSError: among others ENAMETOOLONG for more than 200 folders inside one another.
+    """
+    _Copy(target, exact).folder(source, target, ())
+
+
+class _Copy:
+    def __init__(self, target: int, exact: bool) -> None:
+        self._top = target
+        self._modes = 0o7777 if exact else 0o777
+        self._exact = exact
+        self._linked: dict[
+            tuple[int, int], str
+        ] = {}  # inode with several names -> its first path in the target
+
+    def folder(self, source: int, target: int, path: tuple[str, ...]) -> None:
+        if len(path) > _MAX_DEPTH:
+            raise OSError(
+                errno.ENAMETOOLONG, f"more than {_MAX_DEPTH} folders inside one another", "/".join(path)
+            )
+        for name in os.listdir(source):
+            try:
+                self._entry(name, source, target, path)
+            except FileNotFoundError:  # removed while we were copying
+                continue
+        state = os.fstat(source)
+        os.fchmod(target, state.st_mode & self._modes)
+        os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+    def _entry(self, name: str, source: int, target: int, path: tuple[str, ...]) -> None:
+        state = os.stat(name, dir_fd=source, follow_symlinks=False)
+        times = (state.st_atime_ns, state.st_mtime_ns)
+        kind = stat.S_IFMT(state.st_mode)
+        if kind == stat.S_IFDIR:
+            with _opened(name, source, kind) as inner:
+                _make_folder(name, target)
+                with closing(os.open(name, _FOLDER, dir_fd=target)) as made:
+                    self.folder(inner, made, (*path, name))
+        elif kind == stat.S_IFREG:
+            _make_way(name, target)
+            first = self._linked.get((state.st_dev, state.st_ino))
+            if first is not None:
+                with closing(
+                    _openat2(self._top, first, os.O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+                ) as other:
+                    os.link(f"/proc/self/fd/{other}", name, dst_dir_fd=target, follow_symlinks=True)
+                return
+            with _opened(name, source, kind) as original:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with closing(os.open(name, flags, 0o600, dir_fd=target)) as made:
+                    copy_data(original, made)
+                    os.fchmod(made, state.st_mode & self._modes)
+                    os.utime(made, ns=times)
+            if state.st_nlink > 1:
+                self._linked[state.st_dev, state.st_ino] = "/".join((*path, name))
+        elif kind == stat.S_IFLNK:
+            _make_way(name, target)
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+            os.utime(name, ns=times, dir_fd=target, follow_symlinks=False)
+        elif kind == stat.S_IFIFO and self._exact:
+            _make_way(name, target)
+            os.mkfifo(name, dir_fd=target)
+            os.chmod(name, state.st_mode & 0o777, dir_fd=target)
+            os.utime(name, ns=times, dir_fd=target, follow_symlinks=False)
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def _opened(name: str, folder: int, kind: int) -> Iterator[int]:
+    """Open an entry for reading, even if its owner (us, as a plain user) took the permission away."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except PermissionError:
+        descriptor = _open_forced(name, folder, flags)
+    with closing(descriptor):
+        if stat.S_IFMT(os.fstat(descriptor).st_mode) != kind:
+            raise OSError(errno.EBUSY, "changed its kind while being copied", name)
+        yield descriptor
+
+
+def _open_forced(name: str, folder: int, flags: int) -> int:
+    with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as entry:
+        # Through the descriptor, so that the name can't be swapped for a link to somebody else's file
+        # meanwhile.
+        mode = os.fstat(entry).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        handle = f"/proc/self/fd/{entry}"
+        os.chmod(handle, stat.S_IMODE(mode) | (0o500 if stat.S_ISDIR(mode) else 0o400))
+        try:
+            return os.open(handle, flags & ~os.O_NOFOLLOW)
+        finally:
+            os.chmod(handle, stat.S_IMODE(mode))
+
+
+def _make_folder(name: str, target: int) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=target)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=target, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=target)
+            os.mkdir(name, 0o700, dir_fd=target)
+
+
+def _make_way(name: str, target: int) -> None:
+    try:
+        os.unlink(name, dir_fd=target)  # raises IsADirectoryError for a folder
+    except FileNotFoundError:
+        pass
+
+
+def copy_data(source: int, target: int) -> None:
+    """Copy a regular file's content between descriptors at their start, sharing blocks and keeping holes."""
+    size = os.fstat(source).st_size
+    position = 0
+    while position < size:
+        try:
+            start = os.lseek(source, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole is left
+                break
+            raise
+        position = os.lseek(source, start, os.SEEK_HOLE)
+        os.lseek(source, start, os.SEEK_SET)
+        os.lseek(target, start, os.SEEK_SET)
+        _copy_extent(source, target, position - start)
+    os.ftruncate(target, size)
+
+
+def _copy_extent(source: int, target: int, count: int) -> None:
+    while count > 0:
+        try:
+            done = os.copy_file_range(source, target, count)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+            done = os.sendfile(target, source, None, count)  # between file systems of different kinds
+        if done == 0:  # the file was shortened meanwhile
+            return
+        count -= done
+
+
+def read_all(descriptor: int) -> bytes:
+    """Content of an open regular file, and close it."""
+    with open(descriptor, "rb", closefd=True) as file:
+        return file.read()

@@ -1,0 +1,308 @@
+"""The default backend: every command in namespaces of its own, made by bubblewrap in a few milliseconds.
+
+**One bubblewrap per command.** `exec` starts a fresh one and shares nothing with the one before but the
+workspace; a persistent shell lives in one of its own. The alternative, one long-lived supervisor per sandbox,
+would save about five milliseconds per `exec` and cost a protocol inside the sandbox. This way the process
+namespace *is* the command: the kernel kills every process in it, whatever it did to get away, when the
+command ends, times out, is closed, or when this Python process is killed. Hence background processes end with
+the `exec` that started them, `/tmp` is private to each `exec` and each shell, and what must last goes to the
+workspace.
+
+**Held at the start.** bubblewrap reports the first process of the new namespace and waits (``--block-fd``)
+until we have moved it into the sandbox's control group and set its resource limits from outside. So the group
+need not be visible inside, and RLIMIT_NPROC counts the processes of this user namespace only, not all of the
+user's.
+
+**A bash as process 1.** With its own init, bubblewrap leaves before the namespace is empty, and the rest
+becomes a zombie where nobody reaps orphans (a container whose process 1 is Python). With ``--as-pid-1`` it
+waits for the namespace's end. Process 1 is then a bash of one line: it runs the program as a child, so that
+signals work in it as everywhere, reaps orphans, and passes the exit code on.
+
+What commands see: `/usr` (read-only), a made-up `/etc`, own `/proc`, `/dev`, size-limited `/tmp`, the
+workspace, and what `binds` adds. The root is read-only, capabilities are gone, further user namespaces are
+disabled.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from resource import RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NPROC
+
+from agentgym.errors import MissingDependency, SandboxError, UsageError
+from agentgym.sandbox import _cgroup, _scratch
+from agentgym.sandbox._bwrap_job import BwrapJob, lower_limit, spawner
+from agentgym.sandbox._files import Tree
+from agentgym.sandbox._job import Job
+from agentgym.sandbox._local import CLEAN_ENV, LocalSandbox
+from agentgym.sandbox._output import BoundedOutput
+from agentgym.sandbox.base import Limits
+
+_HOME = "/tmp/home"
+_SHM_MB = 64
+_USERNS = ("--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000")
+# Process 1: its own words ("Killed") go nowhere, those of the program to the program's stderr. A folder that
+# does not exist is found here, since then the command fails, not the sandbox. The subshell keeps `exec` from
+# ending process 1.
+_INIT = """\
+[[ -z $1 ]] || cd -- "$1" || exit 126
+shift
+exec 62>&2 2>/dev/null
+(exec -- "$@") 2>&62 62>&-
+exit $?
+"""
+
+
+class BubblewrapSandbox(LocalSandbox):
+    """Commands in namespaces of their own; needs the program ``bwrap`` and no privileges.
+
+    Args:
+        limits: see `Limits`; what holds here is in `limits_in_force`.
+        network: True shares the host's network, False gives a loopback of its own.
+        binds: host paths to show read-only, host path -> path inside.
+        env: variables for all commands.
+        workspace: where commands see the workspace.
+
+    Raises:
+        MissingDependency: bubblewrap is not installed.
+        SandboxError: this machine does not let it start.
+        UsageError: an argument makes no sense.
+    """
+
+    backend = "bubblewrap"
+
+    def __init__(
+        self,
+        *,
+        limits: Limits = Limits(),  # noqa: B008 (frozen)
+        network: bool = False,
+        binds: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        workspace: str | None = None,
+    ) -> None:
+        self.workspace = os.path.normpath(workspace or "/workspace")
+        if not self.workspace.startswith("/") or self.workspace == "/":
+            raise UsageError(f"workspace={workspace!r}: expected an absolute path inside the sandbox, not /")
+        for host, inside in (binds or {}).items():
+            if not os.path.exists(host):
+                raise UsageError(f"binds: {host!r} does not exist on this machine")
+            if not inside.startswith("/") or f"{os.path.normpath(inside)}/".startswith(f"{self.workspace}/"):
+                raise UsageError(
+                    f"binds: expected an absolute path outside {self.workspace} for {host!r}, got {inside!r}"
+                )
+        self._bwrap = find_bwrap()
+        self._userns = _can_make_user_namespace(self._bwrap)
+        folder = _scratch.new_folder("box")
+        self._cgroup = _cgroup.create(
+            f"{folder.parent.name}-{folder.name}", memory_mb=limits.memory_mb, processes=limits.processes
+        )
+        super().__init__(limits=limits, env=env, folder=folder)
+        self._state.undo.append(self._cgroup.remove)
+        host_workspace = Path(f"{folder}/root{self.workspace}")
+        host_workspace.mkdir(parents=True, mode=0o755)
+        self._tree = Tree(host_workspace, self.workspace, root=folder / "root")
+        self._network = network
+        self._rlimits = self._choose_rlimits()
+        self._mounts = self._mount_plan(network, binds or {})
+        self._base_env = {**CLEAN_ENV, "HOME": _HOME}
+
+    def _mount_plan(self, network: bool, binds: Mapping[str, str]) -> list[str]:
+        disk = [] if self.limits.disk_mb is None else ["--size", str(self.limits.disk_mb << 20)]
+        shm = min(_SHM_MB, self.limits.disk_mb or _SHM_MB)
+        plan = [
+            *(_USERNS if self._userns else ()),
+            *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+            *(() if network else ("--unshare-net",)),
+            *(
+                "--as-pid-1",
+                "--die-with-parent",
+                "--new-session",
+                "--cap-drop",
+                "ALL",
+                "--hostname",
+                "sandbox",
+            ),
+            *_system_mounts(network),
+            *("--proc", "/proc"),
+            *("--dev", "/dev", "--size", str(shm << 20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+            *(*disk, "--tmpfs", "/tmp", "--dir", _HOME),
+            *("--bind", str(self._tree.workspace), self.workspace),
+        ]
+        for host, inside in binds.items():
+            plan += ["--ro-bind", host, inside]
+        return [*plan, "--remount-ro", "/"]
+
+    def _choose_rlimits(self) -> dict[int, int]:
+        limits, in_cgroup = self.limits, self._cgroup.versions
+        chosen = {
+            RLIMIT_CORE: 0,
+            RLIMIT_CPU: limits.cpu_s,
+            RLIMIT_FSIZE: None if limits.disk_mb is None else limits.disk_mb << 20,
+            RLIMIT_AS: None if limits.memory_mb is None or "memory" in in_cgroup else limits.memory_mb << 20,
+            RLIMIT_NPROC: limits.processes if self._userns and os.getuid() != 0 else None,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    @property
+    def limits_in_force(self) -> Mapping[str, str]:
+        limits, group = self.limits, self._cgroup
+        if "memory" in group.versions:
+            memory = f"cgroup v{group.versions['memory']} memory, whole sandbox"
+        else:
+            memory = f"RLIMIT_AS, per process only ({group.refused.get('memory')})"
+        if "pids" in group.versions:
+            processes = f"cgroup v{group.versions['pids']} pids, whole sandbox"
+        elif RLIMIT_NPROC in self._rlimits:
+            processes = "RLIMIT_NPROC in a user namespace of its own, per command or shell"
+        else:
+            processes = f"not enforced: {group.refused.get('pids')}, and RLIMIT_NPROC does not bind root"
+        said = {
+            "wall_s": "timer, kills the process namespace",
+            "memory_mb": memory,
+            "processes": processes,
+            "cpu_s": "RLIMIT_CPU, per process",
+            "disk_mb": "RLIMIT_FSIZE per file, size of /tmp; the workspace as a whole is not bounded",
+            "output_bytes": "cut while reading",
+        }
+        for name in said:
+            if getattr(limits, name) is None:
+                said[name] = "not limited: set to None"
+        said["network"] = (
+            "not enforced: network=True" if self._network else "network namespace, loopback only"
+        )
+        said["files"] = "mount namespace" + ("" if self._userns else ", without a user namespace")
+        return said
+
+    def _start(
+        self,
+        argv: Sequence[str | bytes],
+        *,
+        env: Mapping[str, str],
+        cwd: str | None,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: tuple[int, ...] = (),
+    ) -> Job:
+        options = [*self._mounts, "--chdir", self.workspace]
+        # By option, not through the environment of bwrap, which the dynamic linker of the host would read.
+        for variable, text in {**self._base_env, **env}.items():
+            options += ["--setenv", variable, text]
+        where = "" if cwd is None else os.path.join(self.workspace, cwd)
+        program = ["bash", "--noprofile", "--norc", "-c", _INIT, "bash", where, *argv]
+
+        def spawn() -> BwrapJob:
+            return BwrapJob(self._bwrap, options, program, stdin, stdout, stderr, pass_fds)
+
+        job = spawner.call(spawn) if pass_fds else spawn()
+        try:
+            self._cgroup.add(job.init_pid)
+            for name, value in self._rlimits.items():
+                lower_limit(job.init_pid, name, value)
+            job.go()
+        except OSError as error:
+            job.abandon()
+            raise SandboxError(f"could not put a command under its limits: {error}") from error
+        return job
+
+    def _read_elsewhere(self, path: str, error: OSError | None) -> bytes:
+        """Read it through the sandbox: what a command would see there, and nothing else."""
+        full = os.path.join(self.workspace, path)
+        script = (
+            '[[ -e $0 ]] || exit 101; [[ ! -d $0 ]] || exit 102; [[ -f $0 ]] || exit 103; exec cat -- "$0"'
+        )
+        size = 1 << 40 if self.limits.disk_mb is None else self.limits.disk_mb << 20
+        out, err = BoundedOutput(size), BoundedOutput(1 << 12)
+        code, timed_out = self._execute(["bash", "-c", script, full], out, err)
+        if code == 0 and not timed_out:
+            return out.raw()
+        if code == 101:
+            raise FileNotFoundError(
+                errno.ENOENT,
+                f"no such file in the sandbox (/tmp is private to each command; use {self.workspace})",
+                path,
+            )
+        if code == 102:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if code == 103:
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        raise PermissionError(errno.EACCES, err.text().strip() or "could not be read", path)
+
+
+def find_bwrap() -> str:
+    """Path of the program.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
+    found = shutil.which("bwrap")
+    if found is None:
+        raise MissingDependency("sandboxes need bubblewrap; install it with: apt-get install bubblewrap")
+    return found
+
+
+@functools.cache
+def _can_make_user_namespace(bwrap: str) -> bool:
+    """Whether user namespaces work here; True for every plain user for whom bubblewrap works at all.
+
+    Raises:
+        SandboxError: bubblewrap works neither with nor without.
+    """
+    for options in (_USERNS, ()):
+        trial = [
+            bwrap,
+            *options,
+            "--unshare-pid",
+            "--unshare-net",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "true",
+        ]
+        done = subprocess.run(trial, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return bool(options)
+    raise SandboxError(
+        f"bubblewrap is installed but this machine does not let it start: {done.stderr.strip()} "
+        "(it needs unprivileged user namespaces, or root)"
+    )
+
+
+def _system_mounts(network: bool) -> list[str]:
+    """The read-only system: /usr with its links, and a made-up /etc."""
+    plan = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = f"/{name}"
+        if os.path.islink(path):
+            plan += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            plan += ["--ro-bind", path, path]
+    plan += ["--ro-bind", str(_scratch.shared_folder("etc", _fill_etc)), "/etc"]
+    if network:
+        for path in ("/etc/resolv.conf", "/etc/ssl/certs"):
+            if os.path.exists(path):
+                plan += ["--ro-bind", path, path]
+    return plan
+
+
+def _fill_etc(etc: Path) -> None:
+    """Write what programs expect in /etc; of the host only its linker cache and alternatives."""
+    users = "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000:agent:{home}:/bin/bash\n"
+    nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    (etc / "passwd").write_text(users.format(home=_HOME) + nobody)
+    (etc / "group").write_text("root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n")
+    (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
+    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
+    (etc / "resolv.conf").touch()  # places to mount on
+    (etc / "ssl" / "certs").mkdir(parents=True)
+    if os.path.exists("/etc/ld.so.cache"):
+        shutil.copyfile("/etc/ld.so.cache", etc / "ld.so.cache")
+    if os.path.isdir("/etc/alternatives"):  # what awk, cc and others are links to
+        shutil.copytree("/etc/alternatives", etc / "alternatives", symlinks=True)

@@ -1,0 +1,463 @@
+"""Segments out of replies: where one begins is derived from prefixes, why it begins the caller announces.
+
+Every reply comes with the conversation it answered and, where the backend tells, the exact token ids. A
+conversation that extends an open leaf (a segment's conversation with its reply) appends to that segment; the
+longest match wins, ties go to the same agent, then to the segment extended last. A conversation that extends
+none begins a new segment, whose parent is the segment it shares the longest prefix with. So compaction,
+sub-agents and black-box agents need no special case. `docs/trajectories.md` lists every case with its rule;
+`realign.py` holds the work on token ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agentgym.errors import SegmentError, UsageError
+from agentgym.messages import Conversation, Message, assistant
+from agentgym.trajectory.realign import common_prefix, learn_end_of_turn, tail_start
+from agentgym.trajectory.records import Cause, Event, Reply, Sampled, Segment
+
+Announced: TypeAlias = Literal["compaction", "delegation"]
+
+_ROOT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """One call of `add`."""
+
+    conversation: Conversation
+    messages: Conversation  # the conversation with the reply
+    reply: Reply
+    agent: str
+    cause: Announced | None
+    step: int | None
+    accepted: bool | None
+    now: int
+
+    @property
+    def has_ids(self) -> bool:
+        return self.reply.prompt_ids is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a conversation lies among those already known."""
+
+    path: list[int]  # trie node of each message that is known
+    leaf: int | None  # the segment that ends in the longest match
+
+    @property
+    def depth(self) -> int:
+        return len(self.path)
+
+    @property
+    def node(self) -> int:
+        return self.path[-1] if self.path else _ROOT
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """What the builder remembers of a segment beyond the record."""
+
+    agent: str
+    has_ids: bool
+    path: list[int] = field(default_factory=list)  # trie node of each message
+    prompt: Conversation = ()  # the conversation of the last reply,
+    prompt_node: int = _ROOT  # its trie node,
+    prompt_ids: tuple[int, ...] = ()  # and its tokens as the backend rendered them
+    superseded: Event | None = None  # logged when the last reply was superseded
+
+
+class SegmentBuilder:
+    """Builds the segments of one trajectory, reply by reply.
+
+    Args:
+        forks: what a boundary that nobody announced is: "count" logs it, "error" raises `SegmentError`.
+        end_of_turn: token ids that end a message. Where none are given they are learned from the replies.
+            They are needed to realign a prompt; a prompt that cannot be realigned begins a segment.
+
+    Attributes:
+        segments: in order of creation.
+        events: for every reply but an agent's first one "append", "realign", "fork" or the announced cause;
+            besides, every "empty_reply" and "superseded".
+    """
+
+    def __init__(
+        self, forks: Literal["count", "error"] = "count", *, end_of_turn: Collection[int] = ()
+    ) -> None:
+        if forks not in ("count", "error"):
+            raise UsageError(f"expected forks to be 'count' or 'error', got {forks!r}")
+        self.forks = forks
+        self.segments: list[Segment] = []
+        self.events: list[Event] = []
+        self._learn = not end_of_turn
+        self._ends = set(end_of_turn)
+        self._replies = 0
+        self._leaves: list[_Leaf] = []  # of the segment with the same index
+        self._nodes: dict[tuple[int, Message], int] = {}  # the trie: (parent node, message) -> node
+        self._leaves_at: dict[int, list[int]] = {}  # node -> segments that end there
+        self._recent: dict[int, None] = {}  # segments, the one extended last at the end
+        # (prompt node, agent) -> the segment that ends in a reply to that prompt which may yet be retried
+        self._unsure: dict[tuple[int, str], int] = {}
+
+    # -- what a caller uses ----------------------------------------------------------------------------------
+
+    def add(
+        self,
+        conversation: Conversation,
+        reply: Reply,
+        *,
+        agent: str = "policy",
+        cause: Announced | None = None,
+        step: int | None = None,
+        accepted: bool | None = None,
+        message: Message | None = None,
+    ) -> int | None:
+        """Take one reply.
+
+        Args:
+            conversation: what the reply answered. If it ends in an assistant message, the reply continues
+                that one.
+            reply: text and, where known, `prompt_ids` with `sampled_ids`.
+            agent: who replied.
+            cause: why the conversation was rewritten, should this reply turn out to begin a segment.
+            step: index of the reply in the trajectory's steps; `assign_reward` finds it by this.
+            accepted: True where the reply was acted on; False where it was thrown away (kept, not trained);
+                None where only what follows can tell: a later reply to the same prompt supersedes it, unless
+                something continues it.
+            message: the reply as later conversations will hold it, where that is not
+                ``assistant(reply.text)``.
+
+        Returns:
+            Index of the segment that holds the reply; None for an empty reply. A reply superseded later
+            moves to a segment of its own; `segment_of` tells where a step's reply lies now.
+
+        Raises:
+            SegmentError: an unannounced boundary with ``forks="error"``; the reply is not taken.
+        """
+        if (reply.prompt_ids is None) != (reply.sampled_ids is None):
+            raise UsageError("expected both prompt_ids and sampled_ids or neither, got one of them")
+        if reply.sampled_ids == () and reply.text:
+            raise UsageError(f"expected sampled ids for the reply {reply.text[:60]!r}, got none")
+        now = step if step is not None else self._replies
+        if not (reply.sampled_ids or reply.text or (message is not None and message.tool_calls)):
+            self.events.append(Event("empty_reply", now, {"agent": agent}))
+            self._replies += 1
+            return None
+        messages = _with_reply(conversation, reply, message)
+        new = _Incoming(conversation, messages, reply, agent, cause, step, accepted, now)
+        place = self._locate(new)
+
+        if accepted is False:
+            index = self._begin(new, place, "retry")
+        elif (retried := self._retried(new, place)) is not None:
+            index = self._set_aside(retried, now)
+        elif (extended := self._extend_leaf(new, place)) is not None:
+            index = extended
+        else:
+            index = self._begin(new, place, self._cause(new, place))
+        self._append_reply(index, new)
+        if accepted is False:
+            self._supersede(index, now)
+        self._replies += 1
+        return index
+
+    def assign_reward(self, step: int, reward: float) -> bool:
+        """Add a step's reward at the last trainable token of its reply.
+
+        A step without trainable tokens (an empty reply) passes its reward to the last trainable token before
+        it.
+
+        Returns:
+            Whether there was such a token; there is none where token ids are unknown.
+        """
+        best: tuple[int, Segment, Sampled] | None = None
+        for index in reversed(self._recent):
+            for sampled in reversed(self.segments[index].sampled):
+                if sampled.step is None or sampled.step > step or not _is_trained(sampled):
+                    continue
+                if best is None or sampled.step > best[0]:
+                    best = (sampled.step, self.segments[index], sampled)
+                break
+            if best is not None and best[0] == step:
+                break
+        if best is None:
+            return False
+        best[1].rewards[best[2].stop - 1] += float(reward)
+        return True
+
+    def segment_of(self, step: int) -> int | None:
+        """The segment that holds the reply of a step; None for an empty reply."""
+        for index in reversed(self._recent):
+            for sampled in reversed(self.segments[index].sampled):
+                if sampled.step == step and not sampled.superseded:
+                    return index
+        return next((s.index for s in self.segments if any(r.step == step for r in s.sampled)), None)
+
+    # -- finding the place -----------------------------------------------------------------------------------
+
+    def _locate(self, new: _Incoming) -> _Place:
+        """Walk the conversation through the trie, as far as it is known."""
+        path: list[int] = []
+        leaf = None
+        # What it shares with the agent's latest leaf takes a few tuple comparisons, not a step a message.
+        own = (i for i in reversed(self._recent) if self._leaves[i].agent == new.agent and self._fits(i, new))
+        latest = next(own, None)
+        if latest is not None:
+            shared = common_prefix(self.segments[latest].messages, new.conversation)
+            path = self._leaves[latest].path[:shared]
+            ends = (self._leaf_at(node, new) for node in reversed(path) if node in self._leaves_at)
+            leaf = next((end for end in ends if end is not None), None)
+        for message in new.conversation[len(path) :]:
+            child = self._nodes.get((path[-1] if path else _ROOT, message))
+            if child is None:
+                break
+            path.append(child)
+            here = self._leaf_at(child, new)
+            leaf = leaf if here is None else here
+        return _Place(path, leaf)
+
+    def _leaf_at(self, node: int, new: _Incoming) -> int | None:
+        """The segment that ends at `node`: of the same agent if there is one, then the one extended last."""
+        ends = [index for index in self._leaves_at.get(node, ()) if self._fits(index, new)]
+        if len(ends) > 1:
+            rank = {index: position for position, index in enumerate(self._recent)}
+            ends.sort(key=lambda index: (self._leaves[index].agent == new.agent, rank[index]))
+        return ends[-1] if ends else None
+
+    def _fits(self, index: int, new: _Incoming) -> bool:
+        """A reply without ids cannot extend a token sequence, nor the other way round."""
+        return self._leaves[index].has_ids == new.has_ids
+
+    def _extend_leaf(self, new: _Incoming, place: _Place) -> int | None:
+        """Append what the prompt adds to the matching leaf; None if there is none or its tokens differ."""
+        index = place.leaf
+        if index is None:
+            return None
+        kind: Literal["append", "realign"] = "append"
+        if new.reply.prompt_ids is not None:
+            held, prompt = self.segments[index].token_ids, new.reply.prompt_ids
+            self._learn_end(index, new)
+            if list(prompt[: len(held)]) == held:
+                tail = len(held)
+            else:
+                kind = "realign"
+                sampled = self.segments[index].sampled[-1]
+                start = tail_start(held, sampled.start, self._leaves[index].prompt_ids, prompt, self._ends)
+                if start is None:
+                    return None
+                tail = start
+            self._continue(index, new.now)
+            _extend(self.segments[index], prompt[tail:], mask=0)
+        else:
+            self._continue(index, new.now)
+        self.events.append(Event(kind, new.now, {"segment": index}))
+        return index
+
+    def _learn_end(self, index: int, new: _Incoming) -> None:
+        """A reply that came to its end usually sampled the token that ends a turn."""
+        segment, leaf = self.segments[index], self._leaves[index]
+        last = segment.sampled[-1]
+        sampled = segment.token_ids[last.start : last.stop]
+        if not self._learn or not sampled or last.finish_reason == "length" or sampled[-1] in self._ends:
+            return
+        renders = ((leaf.prompt_ids, len(leaf.prompt)), (new.reply.prompt_ids or (), len(new.conversation)))
+        end = learn_end_of_turn(sampled, renders)
+        if end is not None:
+            self._ends.add(end)
+
+    # -- beginning a segment ---------------------------------------------------------------------------------
+
+    def _cause(self, new: _Incoming, place: _Place) -> Cause:
+        """Why a segment begins here."""
+        if new.cause is not None and self.segments:
+            return new.cause
+        if all(leaf.agent != new.agent for leaf in self._leaves):
+            return "start"
+        if self.forks == "error":
+            raise SegmentError(
+                f"expected reply {new.now} of {new.agent!r} to extend a known conversation, or a cause for "
+                f"its rewrite; only the first {place.depth} of its {len(new.conversation)} messages are known"
+            )
+        return "fork"
+
+    def _begin(self, new: _Incoming, place: _Place, cause: Cause) -> int:
+        """Begin a segment with this prompt."""
+        segment = Segment(
+            len(self.segments), new.agent, self._parent(new, place, cause), cause, new.conversation
+        )
+        _extend(segment, new.reply.prompt_ids or (), mask=0)
+        if segment.parent is not None:
+            parent = self.segments[segment.parent]
+            segment.copied_messages = place.depth
+            segment.copied_tokens = common_prefix(parent.token_ids, segment.token_ids)
+            if cause in ("compaction", "fork"):
+                segment.dropped = _left_out(parent.messages[place.depth :], new.conversation[place.depth :])
+        self.segments.append(segment)
+        self._leaves.append(_Leaf(new.agent, new.has_ids, list(place.path)))
+        if cause not in ("start", "retry"):
+            data = {"segment": segment.index, "parent": segment.parent, "dropped": len(segment.dropped)}
+            self.events.append(Event(cause, new.now, data))
+        return segment.index
+
+    def _parent(self, new: _Incoming, place: _Place, cause: Cause) -> int | None:
+        """The segment with the longest common prefix; ties: the same agent, then the one extended last."""
+        newest_first = list(reversed(self._recent))
+        if cause == "start":
+            return None
+        if place.depth > 0:
+            last = slice(place.depth - 1, place.depth)
+            sharing = [i for i in newest_first if self._leaves[i].path[last] == [place.node]]
+        elif cause in ("compaction", "delegation"):
+            sharing = newest_first  # nothing in common: it still follows what was extended last
+        else:
+            sharing = []
+        own = [] if cause == "delegation" else [i for i in sharing if self._leaves[i].agent == new.agent]
+        return next(iter(own + sharing), None)
+
+    # -- adding the reply ------------------------------------------------------------------------------------
+
+    def _append_reply(self, index: int, new: _Incoming) -> None:
+        segment, leaf, reply = self.segments[index], self._leaves[index], new.reply
+        start = len(segment.token_ids)
+        _extend(segment, reply.sampled_ids or (), mask=1, logprobs=reply.logprobs)
+        segment.messages = new.messages
+        stop = len(segment.token_ids)
+        segment.sampled.append(
+            Sampled(len(new.messages) - 1, start, stop, new.step, reply.temperature, reply.finish_reason)
+        )
+
+        if leaf.path and index in self._leaves_at.get(leaf.path[-1], ()):
+            self._leaves_at[leaf.path[-1]].remove(index)
+            if not self._leaves_at[leaf.path[-1]]:
+                del self._leaves_at[leaf.path[-1]]
+        del leaf.path[len(new.messages) - 1 :]  # the reply replaces a message it continues, or a retried one
+        for message in new.messages[len(leaf.path) :]:
+            leaf.path.append(self._child(leaf.path[-1] if leaf.path else _ROOT, message))
+        self._leaves_at.setdefault(leaf.path[-1], []).append(index)
+        self._recent.pop(index, None)
+        self._recent[index] = None
+
+        before = len(new.conversation) - 1
+        above = leaf.path[before - 1] if before > 0 else _ROOT
+        leaf.prompt_node = self._child(above, new.conversation[before]) if new.conversation else _ROOT
+        leaf.prompt, leaf.prompt_ids = new.conversation, reply.prompt_ids or ()
+        leaf.superseded = None
+        if new.accepted is None:
+            self._unsure[leaf.prompt_node, leaf.agent] = index
+
+    def _child(self, node: int, message: Message) -> int:
+        return self._nodes.setdefault((node, message), len(self._nodes))
+
+    # -- replies that were not acted on ----------------------------------------------------------------------
+
+    def _retried(self, new: _Incoming, place: _Place) -> int | None:
+        """The segment whose last reply this one is another try at."""
+        if new.accepted is not None or place.depth < len(new.conversation):
+            return None
+        index = self._unsure.get((place.node, new.agent))
+        return index if index is not None and self._fits(index, new) else None
+
+    def _set_aside(self, index: int, now: int) -> int:
+        """Move the last reply of a segment into a segment of its own; another takes its place."""
+        segment, leaf = self.segments[index], self._leaves[index]
+        last = segment.sampled.pop()
+        side = Segment(len(self.segments), segment.agent, index, "retry", segment.messages, [last])
+        _extend(side, segment.token_ids, mask=0)
+        side.logprobs = [0.0] * last.start + segment.logprobs[last.start :] if segment.logprobs else []
+        side.rewards[last.start :] = segment.rewards[last.start :]
+        side.copied_messages, side.copied_tokens = len(leaf.path) - 1, last.start
+        path = list(leaf.path)
+        self.segments.append(side)
+        self._leaves.append(
+            _Leaf(leaf.agent, leaf.has_ids, path, leaf.prompt, leaf.prompt_node, leaf.prompt_ids)
+        )
+        self._leaves_at[path[-1]] = [side.index if i == index else i for i in self._leaves_at[path[-1]]]
+        self._recent[side.index] = None
+        self._supersede(side.index, now)
+
+        del segment.token_ids[last.start :], segment.mask[last.start :]
+        del segment.logprobs[last.start :], segment.rewards[last.start :]
+        segment.messages = leaf.prompt
+        return index
+
+    def _supersede(self, index: int, now: int) -> None:
+        """Take the last reply of a segment out of training."""
+        segment = self.segments[index]
+        last = segment.sampled[-1]
+        last.superseded = True
+        segment.mask[last.start : last.stop] = [0] * (last.stop - last.start)
+        event = Event("superseded", now, {"segment": index})
+        self._leaves[index].superseded = event
+        self.events.append(event)
+
+    def _continue(self, index: int, now: int) -> None:
+        """Something continues this segment: its last reply was acted on, whatever it looked like before."""
+        segment, leaf = self.segments[index], self._leaves[index]
+        key = (leaf.prompt_node, leaf.agent)
+        rival = self._unsure.get(key)  # the last reply to the same prompt, if nothing has continued that yet
+        if leaf.superseded is None:
+            if rival == index:
+                del self._unsure[key]
+            return
+        if segment.cause == "retry":
+            if self.forks == "error":
+                raise SegmentError(f"two replies to one prompt are continued, the second in segment {index}")
+            segment.cause = "fork"
+            self.events.append(Event("fork", now, {"segment": index, "parent": segment.parent, "dropped": 0}))
+        last = segment.sampled[-1]
+        last.superseded = False
+        segment.mask[last.start : last.stop] = [1] * (last.stop - last.start)
+        self.events.remove(leaf.superseded)
+        leaf.superseded = None
+        if rival is not None:
+            del self._unsure[key]
+            self._supersede(rival, now)
+
+
+def _with_reply(conversation: Conversation, reply: Reply, message: Message | None) -> Conversation:
+    """The conversation with the reply; a final assistant message is continued."""
+    message = assistant(reply.text) if message is None else message
+    if not conversation or conversation[-1].role != "assistant":
+        return (*conversation, message)
+    begun = conversation[-1]
+    whole = Message(
+        "assistant", begun.content + message.content, begun.name, begun.tool_calls + message.tool_calls
+    )
+    return (*conversation[:-1], whole)
+
+
+def _is_trained(sampled: Sampled) -> bool:
+    return sampled.stop > sampled.start and not sampled.superseded
+
+
+def _left_out(old: Conversation, new: Conversation) -> Conversation:
+    """The messages of `old` that `new` does not hold, in order."""
+    kept = Counter(new)
+    gone = []
+    for message in old:
+        if kept[message] > 0:
+            kept[message] -= 1
+        else:
+            gone.append(message)
+    return tuple(gone)
+
+
+def _extend(
+    segment: Segment, ids: Sequence[int], *, mask: int, logprobs: Sequence[float] | None = None
+) -> None:
+    """Append tokens; log-probs of the segment are known as long as those of all its sampled tokens are."""
+    known = len(segment.logprobs) == len(segment.token_ids)
+    segment.token_ids.extend(ids)
+    segment.mask.extend([mask] * len(ids))
+    segment.rewards.extend([0.0] * len(ids))
+    if known and mask == 0:
+        segment.logprobs.extend([0.0] * len(ids))
+    elif known and logprobs is not None:
+        segment.logprobs.extend(logprobs)
+    else:
+        segment.logprobs.clear()

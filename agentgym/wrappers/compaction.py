@@ -1,0 +1,416 @@
+"""`ContextCompaction`: the whole conversation under a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, SupportsFloat
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.errors import InfrastructureError, UsageError
+from agentgym.messages import Conversation, Message, assistant, user
+from agentgym.trajectory.records import Compaction
+from agentgym.wrappers.chat import ChatContext
+from agentgym.wrappers.summaries import (
+    DROPPED,
+    STRATEGIES,
+    SUMMARY_REQUEST,
+    GivenSummarizer,
+    Summarizer,
+    cut,
+    cut_mark,
+    describe_turn,
+    summary_by_rule,
+    task_with_note,
+)
+from agentgym.wrappers.tokens import TokenCounter, TokenSource
+
+
+class _Turn(NamedTuple):
+    """An action with its answer; they stay or go together."""
+
+    action: Message
+    observation: Message
+    line: str = ""  # for the summary by rule
+
+
+class ContextCompaction(ChatContext):
+    """`ChatContext` under a budget: history is rewritten before too little room is left for the next reply.
+
+    **Observation.** As in `ChatContext`, each conversation starts with the one before, until
+    ``tokens(conversation) + reply_tokens`` would exceed `max_tokens`. Then the history is rewritten, and
+    grows again from there. The system prompt and the task stay verbatim; an action and its answer stay or go
+    together. A turn that does not fit and alone takes more than half of what the task leaves is cut to that
+    half first: the middle of its longer text gives way to a line that says how much is missing. So every
+    conversation that is to be answered has at most ``max_tokens - reply_tokens`` tokens, under any counter
+    by which longer texts have more tokens.
+
+    **Strategies** (`summarizer`):
+
+    - ``"drop"``: old answers give way to a marker, the oldest first and only as many as needed; the last
+      `keep_last` turns stay. Where that is not enough whole turns go, oldest first. Rewrites often, a little
+      each time.
+    - ``"last"``: only the last `keep_last` turns stay.
+    - ``"rule"``: those, and a summary by rule of all turns that went: each call, and of its answer the first
+      line and the last one that reports trouble. Where space is short the latest are listed.
+    - ``"policy"``: those, and a summary that the policy itself writes, in a turn of its own. The conversation
+      ends in a request (`SUMMARY_REQUEST`), ``info["summary_requested"]`` is True, and the next action is
+      taken as the summary, whatever it looks like: the environment is not stepped, its turn counter does not
+      move, the reward is 0.0.
+    - ``"module:attribute"``, a function from a conversation to a text, or an object with `Policy.act`: those,
+      and a summary that it writes at once. A policy is sent the request too, a function is not.
+
+    The summary stands below the task, in the same message, and takes at most a third of what the task leaves;
+    a written one that is longer is cut, an empty one leaves the former summary in force. If the last
+    `keep_last` turns do not fit, fewer stay, but at least one.
+
+    "policy" and given summarizers need room to be asked: for them a rewrite comes earlier, by the tokens of
+    the request and of one more reply. They are asked at most `max_compactions` times in an episode, and not
+    where an action longer than `reply_tokens` has used up that room. Where they are not asked the rewrite is
+    that of ``"last"``, with the latest summary still in force.
+
+    **Action, reward, ends.** Those of the wrapped environment. Its states, rewards, verdict and turns are the
+    same with and without this wrapper, for a policy that acts the same. After the last turn nothing is
+    rewritten or asked for: the final answer is appended, cut so that the conversation fits `max_tokens`.
+    A given summarizer that raises `InfrastructureError` ends the episode, truncated, with
+    ``info["infrastructure_error"]``.
+
+    **Info.** ``segment``, the number of rewrites so far; ``context_tokens``; ``summary_requested`` where the
+    next action is taken as a summary; ``compaction``, a `Compaction`, with the first conversation after a
+    rewrite. Its old conversation is the one that would have been handed out, and for "policy" the one that
+    was, request included. The task's message is never among the dropped: the new one holds it.
+
+    Args:
+        env: an environment whose observations are text.
+        max_tokens: the model's window.
+        reply_tokens: the most tokens that one reply may take.
+        keep_last: turns that stay as they are; at least 1.
+        summarizer: see above. Names of models ("openai:...", "hf:...") are for the command line; here, give
+            the policy object.
+        max_compactions: how often a policy or given summarizer is asked in an episode.
+        tokens: as in `ChatContext`, but always counted.
+        system_prompt: as in `ChatContext`.
+
+    Attributes:
+        summary_requested: the next action is taken as a summary.
+        strategy: the summarizer's name, as `Compaction` has it.
+
+    Raises:
+        UsageError: an argument makes no sense; from `reset`, the task leaves too little room in the window.
+    """
+
+    snapshot_exclude = ChatContext.snapshot_exclude | {
+        "max_tokens",
+        "reply_tokens",
+        "keep_last",
+        "max_compactions",
+        "strategy",
+        "_kind",
+        "_summarizer",
+    }
+
+    _counter: TokenCounter  # always one here
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        max_tokens: int,
+        reply_tokens: int = 512,
+        keep_last: int = 2,
+        summarizer: Summarizer = "drop",
+        max_compactions: int = 3,
+        tokens: TokenSource = "chars",
+        system_prompt: str | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("max_tokens", max_tokens, 1),
+            ("reply_tokens", reply_tokens, 1),
+            ("keep_last", keep_last, 1),
+            ("max_compactions", max_compactions, 0),
+        ):
+            if value < least:
+                raise UsageError(f"expected {name} >= {least}, got {value}")
+        RecordConstructorArgs.__init__(
+            self,
+            _disable_deepcopy=True,
+            max_tokens=max_tokens,
+            reply_tokens=reply_tokens,
+            keep_last=keep_last,
+            summarizer=summarizer,
+            max_compactions=max_compactions,
+            tokens=tokens,
+            system_prompt=system_prompt,
+        )
+        super().__init__(env, system_prompt, tokens)
+        self.max_tokens = max_tokens
+        self.reply_tokens = reply_tokens
+        self.keep_last = keep_last
+        self.max_compactions = max_compactions
+        self._kind = summarizer if summarizer in STRATEGIES else "given"
+        self._summarizer = None if summarizer in STRATEGIES else GivenSummarizer(summarizer)
+        self.strategy = self._summarizer.name if self._summarizer else self._kind
+        self._last_info: dict[str, Any]
+        self._start(())
+
+    # -- Gymnasium -------------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Conversation, dict[str, Any]]:
+        """Start an episode; the conversation holds the system prompt and the task."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._start(self._opening(observation))
+        self._measure()
+        return self._messages, self._annotated(info)
+
+    def step(self, action: str) -> tuple[Conversation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One turn; or, where a summary is requested, the summary."""
+        if self.summary_requested:
+            return self._take_summary(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        line = describe_turn(action, observation, info.get("calls", ())) if self._kind == "rule" else ""
+        self._append(_Turn(assistant(action), user(observation), line))
+        if terminated or truncated:
+            self._fit_final_answer()
+        elif self._tokens > self._limit():
+            try:
+                self._compact(info)
+            except InfrastructureError as error:  # of a given summarizer
+                truncated = True
+                info["infrastructure_error"] = str(error)
+                self._fit_final_answer()
+        return self._messages, reward, terminated, truncated, self._annotated(info)
+
+    def _take_summary(self, text: str) -> tuple[Conversation, SupportsFloat, bool, bool, dict[str, Any]]:
+        if not isinstance(text, str):
+            raise UsageError(f"expected the summary as text, got {type(text).__name__}")
+        self.summary_requested = False
+        self._asked += 1
+        info, self._last_info = self._last_info, {}
+        self._rewrite("policy", text, self._messages, self._tokens, info)
+        return self._messages, 0.0, False, False, self._annotated(info)
+
+    def _annotated(self, info: dict[str, Any]) -> dict[str, Any]:
+        info["segment"] = self._segment
+        info["context_tokens"] = self._tokens
+        if self.summary_requested:
+            info["summary_requested"] = True
+        return info
+
+    # -- the budget ------------------------------------------------------------------------------------------
+
+    def _start(self, opening: Conversation) -> None:
+        """The state at the beginning of an episode."""
+        self.summary_requested = False
+        self._opened = opening  # system prompt and task
+        self._head = opening  # the same with what stands for the turns that are gone
+        self._turns: tuple[_Turn, ...] = ()
+        self._messages = opening  # what was handed out last: head, turns, and perhaps a request
+        self._summary = ""
+        self._gone_lines: tuple[str, ...] = ()  # of all turns that are gone; for the summary by rule
+        self._segment = 0
+        self._asked = 0
+        self._last_info = {}  # of the turn at which a summary was requested
+        self._tokens = self._opened_tokens = self._asking_tokens = 0
+
+    def _measure(self) -> None:
+        """Count what every conversation of the episode holds.
+
+        Raises:
+            UsageError: no turn fits beside it.
+        """
+        count = self._counter.count
+        mark = cut_mark(10**7)
+        self._tokens = self._opened_tokens = opened = count(self._opened)
+        if self._may_ask():  # the answer to a request, the request, and an answer cut to nothing
+            request = count((*self._opened, user(SUMMARY_REQUEST))) - opened
+            self._asking_tokens = self.reply_tokens + request + count((*self._opened, user(mark))) - opened
+        smallest = count((*self._with_note(""), assistant(mark), user(mark))) - opened
+        needed = opened + self.reply_tokens + self._asking_tokens + 3 * smallest
+        if needed > self.max_tokens:
+            asking = f", asking for a summary {self._asking_tokens}" if self._asking_tokens else ""
+            raise UsageError(
+                f"expected max_tokens >= {needed} for this task, got {self.max_tokens}: system prompt and "
+                f"task take {opened} tokens, a reply {self.reply_tokens}{asking}, "
+                f"the turns at least {3 * smallest}"
+            )
+
+    def _limit(self) -> int:
+        """The most tokens of a conversation that is handed out for an ordinary turn."""
+        return self.max_tokens - self.reply_tokens - (self._asking_tokens if self._may_ask() else 0)
+
+    def _may_ask(self) -> bool:
+        return self._kind in ("policy", "given") and self._asked < self.max_compactions
+
+    def _append(self, turn: _Turn) -> None:
+        self._turns += (turn,)
+        self._messages += (turn.action, turn.observation)
+        self._tokens = self._counter.extend(self._tokens, self._messages, 2)
+
+    def _set_messages(self, messages: Conversation) -> None:
+        self._messages = messages
+        self._tokens = self._counter.count(messages)
+
+    def _fits(self, conversation: Conversation, limit: int) -> bool:
+        return self._counter.count(conversation) <= limit
+
+    # -- rewriting -------------------------------------------------------------------------------------------
+
+    def _compact(self, info: dict[str, Any]) -> None:
+        """The last turn does not fit: cut it if it alone is too large; then rewrite, or ask for a summary."""
+        old, old_tokens = self._messages, self._tokens
+        *before, action, _ = old
+        turn = self._cut_if_large(self._turns[-1])
+        self._turns = (*self._turns[:-1], turn)
+        if turn.action is action:  # a cut action is no longer what was sampled: that takes a rewrite
+            self._set_messages((*before, action, turn.observation))
+            if self._tokens <= self._limit():
+                return
+        request = self._request() if self._may_ask() else None
+        if request is None:
+            kind = self._kind if self._kind in ("drop", "rule") else "last"
+            self._rewrite(kind, "", old, old_tokens, info)
+        elif self._summarizer is not None:
+            self._asked += 1
+            self._rewrite("given", self._summarizer(request), old, old_tokens, info)
+        else:
+            self.summary_requested = True
+            self._set_messages(request)
+            self._last_info = {key: info[key] for key in info.keys() - {"invalid_action"}} | {"calls": ()}
+
+    def _cut_if_large(self, turn: _Turn) -> _Turn:
+        """The turn, cut to half of what the task leaves if it takes more, its longer text first."""
+        half = (self._opened_tokens + self._limit()) // 2
+
+        def shortened(keep: int) -> _Turn:
+            return turn._replace(action=_cut(turn.action, keep), observation=_cut(turn.observation, keep))
+
+        longest = max(len(turn.action.content), len(turn.observation.content))
+        keep = _largest(longest, lambda keep: self._fits(self._opened + _flat([shortened(keep)]), half))
+        return shortened(max(keep, 0))
+
+    def _fit_final_answer(self) -> None:
+        """Cut the last answer so that the conversation fits the window, as far as that goes."""
+        if self._tokens > self.max_tokens:
+            *before, answer = self._messages
+            most = len(answer.content)
+            keep = _largest(most, lambda keep: self._fits((*before, _cut(answer, keep)), self.max_tokens))
+            self._set_messages((*before, _cut(answer, max(keep, 0))))
+
+    def _request(self) -> Conversation | None:
+        """The conversation that asks for a summary: the last one, the new turn and the request.
+
+        The new answer is cut where there is no room; None if that is not enough.
+        """
+        *before, answer = self._messages
+        request = user(SUMMARY_REQUEST)
+        limit = self.max_tokens - self.reply_tokens
+        keep = _largest(
+            len(answer.content), lambda keep: self._fits((*before, _cut(answer, keep), request), limit)
+        )
+        return (*before, _cut(answer, keep), request) if keep >= 0 else None
+
+    def _rewrite(
+        self, kind: str, text: str, old: Conversation, old_tokens: int, info: dict[str, Any]
+    ) -> None:
+        """Replace the history by its last turns and what stands for the others; note that in `info`."""
+        limit = self._limit()
+        turns = self._drop_answers(limit) if kind == "drop" else self._turns
+        if kind != "drop" or not self._fits(self._head + _flat(turns), limit):
+            turns = self._leave_out(turns, kind, text.strip() or self._summary, limit)
+        self._turns = turns
+        self._set_messages(self._head + _flat(turns))
+        self._segment += 1
+
+        survivors = {id(message) for message in self._messages}
+        task = old[len(self._opened) - 1]
+        info["compaction"] = Compaction(
+            segment=self._segment,
+            strategy=self.strategy if kind == "given" else kind,
+            before_tokens=old_tokens,
+            after_tokens=self._tokens,
+            dropped=tuple(m for m in old if id(m) not in survivors and m is not task),
+            kept=sum(id(m) in survivors for m in old),
+            summary=self._summary,
+        )
+
+    def _drop_answers(self, limit: int) -> tuple[_Turn, ...]:
+        """All turns, with as many old answers replaced by the marker as needed, or as there are."""
+        turns, old = self._turns, max(0, len(self._turns) - self.keep_last)
+
+        def dropped(count: int) -> tuple[_Turn, ...]:
+            return (*map(_without_answer, turns[:count]), *turns[count:])
+
+        spared = _largest(old, lambda spared: self._fits(self._head + _flat(dropped(old - spared)), limit))
+        return dropped(old - max(spared, 0))
+
+    def _leave_out(self, turns: tuple[_Turn, ...], kind: str, summary: str, limit: int) -> tuple[_Turn, ...]:
+        """The last turns that fit beside the note on the others, which becomes part of the head."""
+        third = (limit - self._opened_tokens) // 3  # the most that the note may take
+        if kind == "rule":
+            noted = third  # it is written once it is known which turns go
+        else:
+            noted = min(third, self._counter.count(self._with_note(summary)) - self._opened_tokens)
+        most = len(turns) if kind == "drop" else min(self.keep_last, len(turns))
+        number = _largest(
+            most, lambda n: self._fits(self._opened + _flat(turns[len(turns) - n :]), limit - noted)
+        )
+        number = max(number, 1)  # one fits: see _cut_if_large
+        gone, kept = turns[:-number], turns[-number:]
+
+        if not gone and not summary and self._head == self._opened:  # a cut is all it took
+            return kept
+
+        self._gone_lines += tuple(turn.line for turn in gone)
+        lines = self._gone_lines
+
+        def shortened(n: int) -> str:
+            return summary_by_rule(lines, n) if kind == "rule" else cut(summary, n)
+
+        def fits(n: int) -> bool:
+            head = self._with_note(shortened(n))
+            return self._fits(head, self._opened_tokens + third) and self._fits(head + _flat(kept), limit)
+
+        n = _largest(len(lines) if kind == "rule" else len(summary), fits)
+        self._summary = shortened(n) if n >= 0 else ""
+        self._head = self._with_note(self._summary)
+        return kept
+
+    def _with_note(self, summary: str) -> Conversation:
+        """System prompt and task, which says that turns are left out and holds the summary."""
+        *before, task = self._opened
+        return (*before, _changed(self._head[-1], task_with_note(task.content, summary)))
+
+
+def _flat(turns: Iterable[_Turn]) -> Conversation:
+    return tuple(message for turn in turns for message in (turn.action, turn.observation))
+
+
+def _changed(message: Message, content: str) -> Message:
+    """A message with that content; the same object where nothing changes, so that it counts as kept."""
+    return message if message.content == content else Message(message.role, content)
+
+
+def _cut(message: Message, keep: int) -> Message:
+    return _changed(message, cut(message.content, keep))
+
+
+def _without_answer(turn: _Turn) -> _Turn:
+    if len(turn.observation.content) <= len(DROPPED):
+        return turn
+    return turn._replace(observation=user(DROPPED))
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number from 0 to `most` that fits, if all below it do; -1 if none does."""
+    if fits(most):
+        return most
+    low, high = -1, most - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,225 @@
+"""SWE-v0 as its user plays it. The grader's own tests are in tests/verifiers/test_tests.py."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import shutil
+from typing import Any
+
+import gymnasium
+import pytest
+
+import agentgym
+from agentgym.core import ToolCall
+from agentgym.envs.swe import SweEnv
+from agentgym.envs.swe.builtin import builtin_records
+from agentgym.errors import TaskError, UsageError
+from agentgym.sandbox.base import Sandbox
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
+
+TASK = {"task": "ledger-undo"}
+FIX = {"path": "ledger.py", "old": "self.balance += last", "new": "self.balance -= last"}
+
+
+@pytest.fixture
+def env() -> Any:
+    env = gymnasium.make("agentgym/SWE-v0")
+    yield env
+    env.close()
+
+
+def call(name: str, **arguments: Any) -> str:
+    return gymnasium.make("agentgym/SWE-v0").unwrapped.protocol.render_call(ToolCall(name, arguments))
+
+
+def said(env: Any, name: str, **arguments: Any) -> str:
+    """What one call is answered, without the protocol's wrapping."""
+    return env.step(call(name, **arguments))[4]["calls"][0].result.text
+
+
+def test_an_honest_repair_is_paid(env: Any) -> None:
+    env.reset(options=TASK)
+    assert (
+        env.step(call("edit", **FIX))[0] == "<tool_response>\nEdited ledger.py at line 57.\n</tool_response>"
+    )
+    _, reward, terminated, truncated, info = env.step(call("submit"))
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert info["verdict"].components["f2p"] == info["verdict"].components["p2p"] == 1.0
+
+
+def test_work_is_graded_when_turns_run_out() -> None:
+    env = gymnasium.make("agentgym/SWE-v0", max_turns=1)
+    env.reset(options=TASK)
+    _, reward, terminated, truncated, _ = env.step(call("edit", **FIX))
+    assert (reward, terminated, truncated) == (1.0, False, True)
+    env.close()
+
+
+@pytest.mark.parametrize("task", [record.instance_id for record in builtin_records()])
+def test_gold_is_paid_and_nothing_is_not(env: Any, task: str) -> None:
+    env.reset(options={"task": task})
+    env.step(env.gold())
+    assert env.step(env.gold())[1] == 1.0
+    env.reset(options={"task": task})
+    assert env.step(call("submit"))[1] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["hermes", "xml", "bash", "react"])
+def test_gold_works_in_every_protocol(protocol: str) -> None:
+    env = gymnasium.make("agentgym/SWE-v0", protocol=protocol)
+    env.reset(options=TASK)
+    env.step(env.gold())
+    assert env.step(env.gold())[1] == 1.0
+    env.close()
+
+
+def test_cheats_are_not_paid(env: Any) -> None:
+    env.reset(options=TASK)
+    for name, actions in env.cheats().items():
+        env.reset(options=TASK)
+        for action in actions:
+            result = env.step(action)
+        assert result[1] == 0.0, name
+        assert result[2], name
+
+
+def test_cheats_do_not_spoil_an_honest_repair(env: Any) -> None:
+    env.reset(options=TASK)
+    env.step(env.cheats()["conftest that reports success"][0])
+    env.step(call("edit", **FIX))
+    assert env.step(call("submit"))[1] == 1.0
+
+
+def test_tools(env: Any) -> None:
+    env.reset(options=TASK)
+    assert said(env, "bash", command="echo hello; pwd") == "hello\n/workspace"
+    assert said(env, "bash", command="true") == "[no output]"
+    assert said(env, "bash", command="echo x; exit 3") == "x\n[exit status 3]"
+    assert (
+        said(env, "view", path="ledger.py", start=1, end=1)
+        .splitlines()[0]
+        .endswith('accounts that hold them."""')
+    )
+    assert "tests/test_basics.py" in said(env, "view", path=".")
+    assert said(env, "view", path="none.py") == "there is no file none.py"
+    assert said(env, "view", path="ledger.py", start=1000).startswith("ledger.py has 62 lines")
+    assert said(env, "edit", path="ledger.py", old="no such text", new="").endswith("it occurs 0 times")
+    assert said(env, "edit", path="ledger.py", old="def ", new="").endswith("it occurs 8 times")
+    assert said(env, "edit", path="ledger.py", old="", new="x").endswith("it occurs 0 times")
+    assert said(env, "create", path="new/é.txt", content="ü\n") == "Created new/é.txt."
+    assert said(env, "bash", command="cat new/é.txt") == "ü"
+    assert (
+        said(env, "create", path="ledger.py", content="") == "ledger.py exists already; change it with edit"
+    )
+    assert said(env, "edit", path="tests", old="a", new="b") == "tests is a folder"
+
+
+def test_a_command_has_no_memory_unless_asked(env: Any) -> None:
+    env.reset(options=TASK)
+    said(env, "bash", command="cd tests; x=1")
+    assert said(env, "bash", command="pwd; echo [$x]") == "/workspace\n[]"
+    persistent = gymnasium.make("agentgym/SWE-v0", persistent_shell=True)
+    persistent.reset(options=TASK)
+    said(persistent, "bash", command="cd tests; x=1")
+    assert said(persistent, "bash", command="pwd; echo [$x]") == "/workspace/tests\n[1]"
+    persistent.close()
+
+
+def test_a_slow_command_is_stopped() -> None:
+    env = gymnasium.make("agentgym/SWE-v0", command_timeout=0.5)
+    env.reset(options=TASK)
+    assert said(env, "bash", command="echo before; sleep 60") == "before\n[stopped after 0.5 seconds]"
+    env.close()
+
+
+def test_a_long_output_is_cut() -> None:
+    env = gymnasium.make("agentgym/SWE-v0", output_chars=200)
+    env.reset(options=TASK)
+    text = said(env, "bash", command="seq 100000")
+    assert len(text) < 300
+    assert text.startswith("1\n2\n")
+    assert text.endswith("100000")
+    env.close()
+
+
+def test_nothing_of_the_solution_is_in_reach(env: Any) -> None:
+    env.reset(options=TASK)
+    secrets = env.secrets(env.episode.task)
+    assert "assert account.undo() == -200" in secrets
+    wanted = " ".join(f"-e '{line}'" for line in ("self.balance -= last", "assert account.undo() == -200"))
+    found = said(env, "bash", command=f"grep -rF {wanted} . /tmp /usr/lib/python3 2>/dev/null")
+    assert found == "[exit status 1]"
+    objects = said(
+        env, "bash", command="git rev-list --all --objects --reflog | wc -l; git fsck --lost-found"
+    )
+    assert objects == "5"  # one commit, two folders, two files, and nothing that hangs loose
+    assert said(env, "bash", command="git remote; git stash list; git tag") == "[no output]"
+
+
+def test_snapshot_brings_the_files_back(env: Any) -> None:
+    env.reset(options=TASK)
+    env.step(call("edit", **FIX))
+    saved = env.snapshot()
+    first = [env.step(call("bash", command="git diff --stat; rm ledger.py; ls")), env.step(call("submit"))]
+    for _ in range(2):
+        env.restore(saved)
+        again = [
+            env.step(call("bash", command="git diff --stat; rm ledger.py; ls")),
+            env.step(call("submit")),
+        ]
+        assert [step[:4] for step in again] == [step[:4] for step in first]
+    env.restore(saved)
+    assert env.step(call("submit"))[1] == 1.0
+
+
+def test_snapshot_crosses_environments(env: Any) -> None:
+    env.reset(options=TASK)
+    env.step(call("edit", **FIX))
+    saved = env.snapshot()
+    other = gymnasium.make("agentgym/SWE-v0")
+    other.reset(options={"task": "ledger-limit"})
+    other.restore(saved)
+    assert other.step(call("submit"))[1] == 1.0
+    other.close()
+
+
+def test_a_dead_sandbox_is_no_reward(env: Any) -> None:
+    env.reset(options=TASK)
+    sandbox = env.episode.workspace
+    assert isinstance(sandbox, Sandbox)
+    sandbox.close()
+    _, reward, terminated, truncated, info = env.step(call("bash", command="true"))
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["infrastructure_error"]
+    assert "verdict" not in info
+    env.reset(options=TASK)
+    assert said(env, "bash", command="echo again") == "again"
+
+
+def test_copies_before_an_episode_only(env: Any) -> None:
+    assert isinstance(pickle.loads(pickle.dumps(env)), SweEnv)
+    env.reset(options=TASK)
+    with pytest.raises(TypeError, match="use snapshot"):
+        pickle.dumps(env)
+    with pytest.raises(TypeError, match="use snapshot"):
+        copy.deepcopy(env)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(UsageError, match="command_timeout > 0"):
+        SweEnv(command_timeout=0)
+    with pytest.raises(TypeError, match="Did you mean 'command_timeout'"):
+        gymnasium.make("agentgym/SWE-v0", comand_timeout=1)
+    with pytest.raises(TaskError, match="Did you mean 'ledger-undo'"):
+        gymnasium.make("agentgym/SWE-v0").reset(options={"task": "ledger-und"})
+    with pytest.raises(TaskError, match="has no split 'test'"):
+        gymnasium.make("agentgym/SWE-v0", split="test")
+    plain = SweEnv(tasks=[agentgym.Task("t", "no record")])
+    with pytest.raises(TaskError, match="SweRecord"):
+        plain.reset()

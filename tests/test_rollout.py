@@ -1,0 +1,420 @@
+"""Concurrency, isolation, determinism and resuming of `collect`."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from agentgym import AgentEnv, InfrastructureError, Task, UsageError, Verdict
+from agentgym.errors import TaskError
+from agentgym.policies import Null, Policy, Random, Reply, Scripted
+from agentgym.rollout import collect, make_env
+from agentgym.trajectory.store import TrajectoryStore
+
+
+class Walk(AgentEnv):
+    """Pays for even numbers; what it says depends on its seed."""
+
+    tasks = tuple(Task(f"t{n}") for n in range(5))
+    default_max_turns = 4
+
+    def begin(self, task):
+        self.paid = 0
+        return f"{task.id} {self.np_random.integers(1000)}"
+
+    def respond(self, action):
+        self.paid += len(action) % 2 == 0
+        return f"{action}! {self.np_random.integers(1000)}"
+
+    def verify(self, episode):
+        return Verdict(self.paid / self.max_turns)
+
+
+def told(trajectories):
+    """What happened, without times."""
+    return [
+        (
+            t.id,
+            t.task_id,
+            t.seed,
+            t.prompt,
+            t.reward,
+            t.truncated,
+            [(s.action, s.observation) for s in t.steps],
+        )
+        for t in trajectories
+    ]
+
+
+def test_in_order_and_labelled():
+    done = []
+    trajectories = collect("agentgym/Relay-v0", "gold", episodes=5, seed=3, workers=2, on_finish=done.append)
+    assert [t.id for t in trajectories] == [f"agentgym/Relay-v0/gold/3/{i}" for i in range(5)]
+    assert [t.reward for t in trajectories] == [1.0] * 5
+    assert all(t.terminated and t.resolved and t.policy == "gold" for t in trajectories)
+    assert [t.extra["episode"] for t in trajectories] == list(range(5))
+    assert {t.id for t in done} == {t.id for t in trajectories}
+    assert threading.active_count() < 10
+
+
+@pytest.mark.parametrize("policy", [Random(), Null()])
+def test_workers_and_a_plain_loop_agree(policy):
+    one, four = (told(collect(Walk, policy, episodes=12, seed=7, workers=n)) for n in (1, 4))
+    assert one == four
+    import numpy as np
+
+    env = Walk()
+    for index, (_, task, seed, prompt, reward, _, steps) in enumerate(one):
+        assert env.reset(seed=seed)[0] == prompt
+        assert env.episode.task.id == task
+        player = policy.for_episode(env, np.random.default_rng((7, 1, index)))
+        for action, observation in steps:
+            assert player.act(((),))[0].text == action
+            answer, paid, *_ = env.step(action)
+            assert answer == observation
+        assert paid == reward
+
+
+def test_other_seeds_other_episodes():
+    first, second = (told(collect(Walk, "random", episodes=4, seed=seed)) for seed in (0, 1))
+    assert all(a[2:] != b[2:] for a, b in zip(first, second, strict=True))
+
+
+def test_unknown_names_fail_at_once():
+    with pytest.raises(UsageError, match=r"Did you mean 'agentgym/Relay-v0'"):
+        collect("agentgym/Relai-v0", "null", episodes=1)
+    with pytest.raises(TypeError, match="hop"):
+        collect("agentgym/Relay-v0", "null", episodes=1, env_kwargs={"hop": 3})
+    with pytest.raises(UsageError, match="gold"):
+        collect("agentgym/Relay-v0", "glod", episodes=1)
+    with pytest.raises(TaskError, match="no task 't9'"):
+        collect(Walk, "null", episodes=1, tasks=["t9"])
+    with pytest.raises(UsageError, match="compact"):
+        collect(Walk, "null", episodes=1, compact=100)
+
+
+def test_tasks_and_groups():
+    assert [t.task_id for t in collect(Walk, "null", episodes=None)] == [f"t{n}" for n in range(5)]
+    assert [t.task_id for t in collect(Walk, "null", episodes=5, tasks=["t3", 1])] == [
+        "t3",
+        "t1",
+        "t3",
+        "t1",
+        "t3",
+    ]
+    grouped = collect(Walk, "random", episodes=None, tasks=["t0", "t0", "t1"], group_size=2, workers=3)
+    assert [t.task_id for t in grouped] == ["t0"] * 4 + ["t1"] * 2
+    assert [t.extra["group"] for t in grouped] == [0, 0, 1, 1, 2, 2]
+    assert grouped[0].seed == grouped[1].seed != grouped[2].seed
+    assert grouped[0].prompt == grouped[1].prompt
+    assert grouped[0].steps[0].action != grouped[1].steps[0].action
+
+
+def test_the_stack():
+    env = make_env("agentgym/Relay-v0", env_kwargs={"hops": 3})
+    assert env.unwrapped.hops == 3
+    assert "RecordTrajectory<ChatContext<Relay" in str(env)
+    env = make_env("agentgym/Relay-v0", compact=400, keep_last=1, summarizer="drop")
+    assert "RecordTrajectory<ContextCompaction<Relay" in str(env)
+    inner = env.env
+    assert (inner.max_tokens, inner.reply_tokens, inner.keep_last, inner.strategy) == (400, 100, 1, "drop")
+
+
+@pytest.mark.parametrize("summarizer", ["rule", "policy"])
+def test_compaction_changes_nothing_for_scripted_policies(summarizer):
+    kwargs = {"hops": 12, "scenery": 300}
+    plain = collect("agentgym/Relay-v0", "gold", episodes=2, env_kwargs=kwargs)
+    compacted = collect(
+        "agentgym/Relay-v0",
+        "gold",
+        episodes=2,
+        env_kwargs=kwargs,
+        compact=700,
+        reply_tokens=50,
+        summarizer=summarizer,
+    )
+    assert any(s.kind == "summary" for t in compacted for s in t.steps) == (summarizer == "policy")
+    actions = [[[s.action for s in t.steps if s.kind == "turn"] for t in run] for run in (plain, compacted)]
+    assert actions[0] == actions[1]
+    assert [t.reward for t in compacted] == [1.0, 1.0]
+
+
+# -- concurrency and isolation ---------------------------------------------------------------------------------
+
+
+def test_environments_are_reused_and_closed():
+    made, closed = [], []
+
+    class Counted(Walk):
+        def __init__(self):
+            super().__init__()
+            made.append(threading.get_ident())
+
+        def close(self):
+            super().close()
+            closed.append(threading.get_ident())
+
+    collect(Counted, "null", episodes=50, workers=3)
+    assert 2 <= len(made) <= 4  # one of them only to look at
+    assert sorted(made) == sorted(closed)
+
+
+def test_a_slow_environment_does_not_hold_up_the_others():
+    others_are_done = threading.Event()
+    started = itertools.count()
+
+    class OneSlow(Walk):
+        def respond(self, action):
+            if self.slow:
+                assert others_are_done.wait(20)
+            return super().respond(action)
+
+        def begin(self, task):
+            self.slow = next(started) == 0
+            return super().begin(task)
+
+    finished = []
+
+    def note(trajectory):
+        finished.append(trajectory.id)
+        if len(finished) == 49:
+            others_are_done.set()
+
+    class Batched(Null):
+        max_batch = 8
+
+        def for_episode(self, env, rng):
+            return self
+
+    for policy in (Null(), Batched()):
+        finished.clear()
+        others_are_done.clear()
+        started = itertools.count()
+        trajectories = collect(OneSlow, policy, episodes=50, workers=8, on_finish=note)
+        assert not any(t.infrastructure_error for t in trajectories)
+
+
+@pytest.mark.parametrize("error", [ValueError("broken code"), InfrastructureError("broken server")])
+@pytest.mark.parametrize("where", ["begin", "respond"])
+def test_a_broken_episode_is_marked_and_others_go_on(error, where):
+    class Poisoned(Walk):
+        def begin(self, task):
+            self.bad = task.id == "t2"
+            if where == "begin" and self.bad:
+                raise error
+            return super().begin(task)
+
+        def respond(self, action):
+            if self.bad and self.turns_left == 1:
+                raise error
+            return super().respond(action)
+
+    trajectories = collect(Poisoned, Scripted(["aa"] * 4), episodes=None, workers=2)
+    bad = trajectories[2]
+    assert bad.reward is None
+    assert bad.outcome is None
+    assert bad.task_id == "t2"
+    assert ("traceback" in bad.extra) == isinstance(error, ValueError)
+    assert bad.infrastructure_error == (
+        "ValueError: broken code" if "traceback" in bad.extra else "broken server"
+    )
+    assert [t.reward for t in trajectories if t is not bad] == [1.0] * 4
+    if where == "respond":
+        assert [s.action for s in bad.steps] == ["aa"] * 3  # what was recorded until then
+        assert bad.steps[1].observation.startswith("aa! ")
+        assert [s.step for segment in bad.segments for s in segment.sampled] == [0, 1, 2]
+
+
+def test_a_hanging_episode_is_left_behind():
+    release = threading.Event()
+
+    class Hanging(Walk):
+        def respond(self, action):
+            if self.episode.task.id == "t1":
+                assert release.wait(60)
+            return super().respond(action)
+
+    try:
+        trajectories = collect(Hanging, "null", episodes=None, workers=1, episode_timeout=0.3)
+        assert "episode_timeout=0.3" in trajectories[1].infrastructure_error
+        assert trajectories[1].reward is None
+        assert [t.reward for i, t in enumerate(trajectories) if i != 1] == [1.0] * 4
+    finally:
+        release.set()
+
+
+def test_environments_that_run_a_loop_of_their_own():
+    class Asynchronous(Walk):
+        def respond(self, action):
+            return asyncio.run(asyncio.sleep(0, super().respond(action)))
+
+    async def caller():
+        return collect(Asynchronous, "null", episodes=3, workers=2)
+
+    assert [t.reward for t in asyncio.run(caller())] == [1.0] * 3
+
+
+def test_construction_errors_reach_the_caller():
+    calls = itertools.count()
+
+    def make():
+        if next(calls) == 1:
+            raise RuntimeError("no more licences")
+        return Walk()
+
+    with pytest.raises(RuntimeError, match="no more licences"):
+        collect(make, "null", episodes=4, workers=1)
+
+
+# -- policies --------------------------------------------------------------------------------------------------
+
+
+class Batched(Policy):
+    name = "batched"
+    max_batch = 4
+    takes_seeds = True
+
+    def __init__(self):
+        self.batches = []
+
+    def act(self, conversations, *, seeds):
+        self.batches.append(len(conversations))
+        time.sleep(0.002)
+        return [Reply(f"{len(c)} {seed}") for c, seed in zip(conversations, seeds, strict=True)]
+
+
+def test_batches_are_batches():
+    policy = Batched()
+    trajectories = collect(Walk, policy, episodes=40, workers=8)
+    assert sum(policy.batches) == sum(len(t.steps) for t in trajectories) == 160
+    assert max(policy.batches) == 4
+    assert len(policy.batches) < 120
+    assert told(trajectories) == told(collect(Walk, Batched(), episodes=40, workers=1))
+    actions = [s.action for t in trajectories for s in t.steps]
+    assert len(set(actions)) == len(actions)  # each question has a seed of its own
+
+
+def test_a_failing_policy_marks_and_a_wrong_one_raises(tmp_path):
+    class Down(Batched):
+        def act(self, conversations, *, seeds):
+            raise InfrastructureError("server is down")
+
+    assert {t.infrastructure_error for t in collect(Walk, Down(), episodes=6)} == {"server is down"}
+
+    class Wrong(Batched):
+        def act(self, conversations, *, seeds):
+            return (
+                super().act(conversations, seeds=seeds)[1:]
+                if len(self.batches) > 12
+                else [Reply("")] * len(seeds)
+            )
+
+    class Buggy(Null):
+        def next_action(self, conversation):
+            raise KeyError("bug")
+
+    wrong = Wrong()
+    wrong.batches = [0] * 20
+    with pytest.raises(UsageError, match="replies"):
+        collect(Walk, wrong, episodes=6)
+    with pytest.raises(KeyError):
+        collect(Walk, Buggy(), episodes=6, out=tmp_path)
+
+
+# -- resuming --------------------------------------------------------------------------------------------------
+
+
+def test_resume_after_an_interrupt(tmp_path):
+    def interrupt(trajectory):
+        if trajectory.extra["episode"] == 3:
+            raise KeyboardInterrupt
+
+    whole = told(collect(Walk, "random", episodes=10))
+    with pytest.raises(KeyboardInterrupt):
+        collect(Walk, "random", episodes=8, out=tmp_path, workers=1, on_finish=interrupt)
+    kept = TrajectoryStore(tmp_path / "trajectories.jsonl").ids()
+    assert 4 <= len(kept) < 8
+    ran = []
+    assert told(collect(Walk, "random", episodes=8, out=tmp_path, on_finish=ran.append)) == whole[:8]
+    assert {t.id for t in ran}.isdisjoint(kept)
+    assert told(collect(Walk, "random", episodes=10, out=tmp_path)) == whole
+    lines = (tmp_path / "trajectories.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == sorted(t[0] for t in whole)
+
+
+def test_broken_episodes_are_tried_again(tmp_path):
+    broken = True
+
+    class Flaky(Walk):
+        def begin(self, task):
+            if broken and task.id == "t1":
+                raise InfrastructureError("down for a moment")
+            return super().begin(task)
+
+    assert [bool(t.infrastructure_error) for t in collect(Flaky, "null", episodes=None, out=tmp_path)][1]
+    broken = False
+    ran = []
+    again = collect(Flaky, "null", episodes=None, out=tmp_path, on_finish=ran.append)
+    assert [t.task_id for t in ran] == ["t1"]
+    assert [t.reward for t in again] == [1.0] * 5
+    assert [t.reward for t in collect(Flaky, "null", episodes=None, out=tmp_path)] == [1.0] * 5
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path):
+    collect("agentgym/Relay-v0", "null", episodes=1, out=tmp_path / "a")
+    for changed in ({"seed": 1}, {"tasks": [0]}, {"env_kwargs": {"hops": 2}}, {"compact": 1000}):
+        with pytest.raises(UsageError, match=r"another (seed|tasks|env)"):
+            collect("agentgym/Relay-v0", "null", episodes=1, out=tmp_path / "a", **changed)
+    with pytest.raises(UsageError, match="another policy"):
+        collect("agentgym/Relay-v0", "random", episodes=1, out=tmp_path / "a")
+    (tmp_path / "a" / "run.json").unlink()
+    with pytest.raises(UsageError, match=r"no run\.json"):
+        collect("agentgym/Relay-v0", "null", episodes=1, out=tmp_path / "a")
+
+
+SCRIPT = """
+import sys, time
+from agentgym.envs.relay import RelayEnv
+from agentgym.rollout import collect
+
+class Slow(RelayEnv):
+    def respond(self, action):
+        time.sleep(0.002)
+        return super().respond(action)
+
+if __name__ == "__main__":
+    collect(Slow, "random", episodes=60, workers=3, out=sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_resumed(tmp_path, how):
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(SCRIPT)
+    lines = out / "trajectories.jsonl"
+    process = subprocess.Popen([sys.executable, script, out], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not lines.exists() or lines.read_bytes().count(b"\n") < 10:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, how)
+    process.communicate(timeout=10)
+    assert process.returncode in (-how, 130)  # by the signal, not by a second error
+    before = TrajectoryStore(lines).ids()
+    assert 10 <= len(before) < 60
+
+    subprocess.run([sys.executable, script, out], check=True, timeout=120)
+    subprocess.run([sys.executable, script, tmp_path / "whole"], check=True, timeout=120)
+    resumed = list(TrajectoryStore(lines))
+    whole = list(TrajectoryStore(tmp_path / "whole" / "trajectories.jsonl"))
+    assert len({t.id for t in resumed}) == len(resumed) == 60
+    assert sorted(told(resumed)) == sorted(told(whole))
