@@ -40,8 +40,9 @@ class ChatContext(AgentWrapper):
         >>> import agentgym, gymnasium
         >>> env = ChatContext(gymnasium.make("agentgym/Relay-v0"))
         >>> conversation, info = env.reset(seed=0)
+        >>> conversation, *_ = env.step("take")
         >>> [message.role for message in conversation]
-        ['system', 'user']
+        ['user', 'assistant', 'user']
     """
 
     snapshot_exclude = frozenset({"_system_prompt", "_counter"})

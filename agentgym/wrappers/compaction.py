@@ -23,6 +23,7 @@ from agentgym.wrappers.summaries import (
     describe_turn,
     summary_by_rule,
     task_with_note,
+    with_request,
 )
 from agentgym.wrappers.tokens import TokenCounter, TokenSource
 
@@ -54,8 +55,8 @@ class ContextCompaction(ChatContext):
     - ``"last"``: only the last `keep_last` turns stay.
     - ``"rule"``: those, and a summary by rule of all turns that went: each call, and of its answer the first
       line and the last one that reports trouble. Where space is short the latest are listed.
-    - ``"policy"``: those, and a summary that the policy itself writes, in a turn of its own. The conversation
-      ends in a request (`SUMMARY_REQUEST`), ``info["summary_requested"]`` is True, and the next action is
+    - ``"policy"``: those, and a summary that the policy itself writes, in a turn of its own. Below the newest
+      answer stands a request (`SUMMARY_REQUEST`), ``info["summary_requested"]`` is True, and the next action is
       taken as the summary, whatever it looks like: the environment is not stepped, its turn counter does not
       move, the reward is 0.0.
     - ``"module:attribute"``, a function from a conversation to a text, or an object with `Policy.act`: those,
@@ -267,16 +268,16 @@ class ContextCompaction(ChatContext):
             self._set_messages((*before, action, turn.observation))
             if self._tokens <= self._limit():
                 return
-        request = self._request() if self._may_ask() else None
-        if request is None:
+        answer = self._answer_beside_request() if self._may_ask() else None
+        if answer is None:
             kind = self._kind if self._kind in ("drop", "rule") else "last"
             self._rewrite(kind, "", old, old_tokens, info)
         elif self._summarizer is not None:
             self._asked += 1
-            self._rewrite("given", self._summarizer(request), old, old_tokens, info)
+            self._rewrite("given", self._summarizer((*before, action, answer)), old, old_tokens, info)
         else:
             self.summary_requested = True
-            self._set_messages(request)
+            self._set_messages((*before, action, with_request(answer)))
             self._last_info = {key: info[key] for key in info.keys() - {"invalid_action"}} | {"calls": ()}
 
     def _cut_if_large(self, turn: _Turn) -> _Turn:
@@ -298,18 +299,14 @@ class ContextCompaction(ChatContext):
             keep = _largest(most, lambda keep: self._fits((*before, _cut(answer, keep)), self.max_tokens))
             self._set_messages((*before, _cut(answer, max(keep, 0))))
 
-    def _request(self) -> Conversation | None:
-        """The conversation that asks for a summary: the last one, the new turn and the request.
-
-        The new answer is cut where there is no room; None if that is not enough.
-        """
+    def _answer_beside_request(self) -> Message | None:
+        """The new answer, cut so that the request for a summary fits below it; None if that is not enough."""
         *before, answer = self._messages
-        request = user(SUMMARY_REQUEST)
         limit = self.max_tokens - self.reply_tokens
         keep = _largest(
-            len(answer.content), lambda keep: self._fits((*before, _cut(answer, keep), request), limit)
+            len(answer.content), lambda keep: self._fits((*before, with_request(_cut(answer, keep))), limit)
         )
-        return (*before, _cut(answer, keep), request) if keep >= 0 else None
+        return _cut(answer, keep) if keep >= 0 else None
 
     def _rewrite(
         self, kind: str, text: str, old: Conversation, old_tokens: int, info: dict[str, Any]

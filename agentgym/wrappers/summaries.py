@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from agentgym.errors import UsageError, nearest
-from agentgym.messages import Conversation
+from agentgym.messages import Conversation, Message
 from agentgym.tools import CallRecord
 from agentgym.wrappers.tokens import load_attribute
 
@@ -46,6 +46,11 @@ def cut_mark(characters: int) -> str:
 def task_with_note(task: str, summary: str) -> str:
     """The task's message: the task verbatim, and below it what stands for the turns that are gone."""
     return f"{task}\n\n{SUMMARIZED}\n{summary}" if summary else f"{task}\n\n{LEFT_OUT}"
+
+
+def with_request(answer: Message) -> Message:
+    """The newest answer with the request below it: one message, since templates want the roles to alternate."""
+    return Message(answer.role, f"{answer.content}\n\n{SUMMARY_REQUEST}")
 
 
 # -- the summary by rule -------------------------------------------------------------------------------------
@@ -128,9 +133,12 @@ class GivenSummarizer:
                 f"policy, got {source!r}"
             )
 
-    def __call__(self, request: Conversation) -> str:
-        """The summary of a conversation that ends in the request for it, which a function does not see."""
-        text = self._target.act([request])[0].text if self._is_policy else self._target(request[:-1])
+    def __call__(self, conversation: Conversation) -> str:
+        """The summary of a conversation; a policy is asked for it, a function knows."""
+        if self._is_policy:
+            text = self._target.act([(*conversation[:-1], with_request(conversation[-1]))])[0].text
+        else:
+            text = self._target(conversation)
         if not isinstance(text, str):
             raise UsageError(f"expected a text from the summarizer {self.name}, got {type(text).__name__}")
         return text
