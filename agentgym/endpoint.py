@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,23 +109,12 @@ class Endpoint:
             UsageError: the server refuses the key or does not know the model (status 401, 403, 404).
             InfrastructureError: it gave no usable answer, after all retries.
         """
-        try:
+        with self._reported():
             # Parameters travel in `extra_body` since servers have many that the client does not know.
             response = self._client.chat.completions.with_raw_response.create(
-                model=self.model,
-                messages=to_openai(messages),
-                extra_body=params,
+                model=self.model, messages=to_openai(messages), extra_body=params
             )
             answer = self._read(response.http_response.text)
-        except (self._openai.OpenAIError, InfrastructureError) as error:
-            with self._lock:
-                self.counts.failures += 1
-            if isinstance(error, InfrastructureError):
-                raise
-            text = f"{self.model} at {self.base_url}: {_one_line(error)}"
-            if getattr(error, "status_code", None) in (401, 403, 404):
-                raise UsageError(text) from None
-            raise InfrastructureError(text) from None
         with self._lock:
             self.counts.calls += 1
             self.counts.prompt_tokens += answer.prompt_tokens
@@ -163,9 +153,38 @@ class Endpoint:
             f"{self.model} at {self.base_url}: no usable JSON in {tries} tries; {problem}"
         )
 
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Ask what a server offers beside OpenAI's interface, for example llama.cpp's ``/tokenize``.
+
+        Args:
+            path: from the server's root, not from ``/v1``.
+            body: sent as JSON.
+
+        Returns:
+            The answer, read from JSON.
+        """
+        root = self.base_url.rstrip("/").removesuffix("/v1")
+        with self._reported():
+            return self._client.post(root + path, body=body, cast_to=object)
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    @contextlib.contextmanager
+    def _reported(self) -> Generator[None]:
+        """Count what fails, and say it in one line."""
+        try:
+            yield
+        except (self._openai.OpenAIError, InfrastructureError) as error:
+            with self._lock:
+                self.counts.failures += 1
+            if isinstance(error, InfrastructureError):
+                raise
+            text = f"{self.model} at {self.base_url}: {_one_line(error)}"
+            if getattr(error, "status_code", None) in (401, 403, 404):
+                raise UsageError(text) from None
+            raise InfrastructureError(text) from None
 
     def _read(self, body: str) -> Answer:
         try:

@@ -151,7 +151,7 @@ def collect(
             "env_id": name,
             "env": stack or _description(probe),
             "policy": policy.name,
-            "policy_settings": getattr(policy, "settings", {}),
+            "policy_settings": dict(policy.settings),
             "seed": seed,
             "tasks": None if tasks is None else list(tasks),
             "group_size": group_size,
@@ -165,7 +165,7 @@ def collect(
     finished = {} if store is None else {trajectory.id: trajectory for trajectory in store}
     missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
     if missing:
-        count = workers or getattr(policy, "workers", None) or max(policy.max_batch, os.cpu_count() or 1)
+        count = workers or policy.workers or max(policy.max_batch, os.cpu_count() or 1)
         run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout)
         with (
             contextlib.closing(run.results()) as results,

@@ -77,7 +77,7 @@ class Run:
         self.outcomes: queue.SimpleQueue[tuple[_Worker, Trajectory | BaseException]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # a worker takes or returns a job, or is abandoned: one at a time
         self.server = BatchServer(policy, self.busy) if policy.max_batch > 1 else None
-        self.takes_seeds = getattr(policy, "takes_seeds", False)
+        self.takes_seeds = policy.takes_seeds
         self.workers = [_Worker(self) for _ in range(workers)]
 
     def busy(self) -> int:
@@ -240,11 +240,12 @@ class Run:
             seconds: how long it ran.
             reply: the action during which it broke, if it was one.
         """
-        task = job.task if isinstance(job.task, str) else ""
-        trajectory = Trajectory(job.id, self.env_id, task, job.seed, started=time.time() - seconds)
-        with contextlib.suppress(gymnasium.error.ResetNeeded):  # nothing is recorded yet
-            if recorder is not None and recorder.trajectory.id == job.id:
-                trajectory = recorder.trajectory
+        recorded: Trajectory | None = None if recorder is None else recorder.trajectory
+        if recorded is not None and recorded.id == job.id:
+            trajectory = recorded
+        else:  # the reset failed, or nobody knows
+            task = job.task if isinstance(job.task, str) else ""
+            trajectory = Trajectory(job.id, self.env_id, task, job.seed, started=time.time() - seconds)
         if reply is not None:
             trajectory.steps.append(_unanswered(trajectory, reply))
         trajectory.reward = None

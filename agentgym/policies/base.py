@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -21,10 +21,16 @@ class Policy(abc.ABC):
     Attributes:
         name: what trajectories and reports call it.
         max_batch: how many conversations `act` should be given at once; 1 if batching brings nothing.
+        takes_seeds: `act` has a keyword `seeds`, one int for each conversation, and samples each reply from its own.
+        workers: how many episodes to run at once by default; None leaves it to `collect`.
+        settings: what replies depend on beside the name, as JSON values; a run resumes only with equal settings.
     """
 
     name: str = "policy"
     max_batch: int = 1
+    takes_seeds: bool = False
+    workers: int | None = None
+    settings: Mapping[str, Any] = {}  # noqa: RUF012
 
     @abc.abstractmethod
     def act(self, conversations: Sequence[Conversation]) -> list[Reply]:

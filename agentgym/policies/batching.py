@@ -42,7 +42,7 @@ class BatchServer:
     def __init__(self, policy: Policy, busy: Callable[[], int]) -> None:
         self.policy = policy
         self.busy = busy
-        self._takes_seeds = getattr(policy, "takes_seeds", False)
+        self._takes_seeds = policy.takes_seeds
         self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped = False

@@ -34,7 +34,8 @@ class HFPolicy(Policy):
         temperature: logits are divided by it before sampling; 0 takes the likeliest token. There the recorded
             log-probs are those of temperature 1, since a distribution on one token has none worth recording.
         seed: of the sampling, where `act` is given no seeds.
-        dtype: "float32" or "bfloat16" (faster; log-probs agree with float32 to about two digits).
+        dtype: "float32", or "bfloat16": half the memory, faster on hardware made for it, and log-probs that a second
+            pass over the same ids reproduces only to some tenths.
         device: "auto" (cuda where there is one), or as torch names it.
         max_batch: conversations generated at a time.
         stop: texts that end a reply.
@@ -122,9 +123,9 @@ class HFPolicy(Policy):
         )
         if len(ids) + self.max_new_tokens > self.context:
             raise UsageError(
-                f"{self.name}: a prompt of {len(ids)} tokens and a reply of up to {self.max_new_tokens} do not fit into "
-                f"its context of {self.context}; keep the conversation shorter with --compact "
-                f"{self.context - self.max_new_tokens} (ContextCompaction)"
+                f"{self.name}: a prompt of {len(ids)} tokens and a reply of up to {self.max_new_tokens} do not fit "
+                f"into its context of {self.context}; keep the conversation under it with --compact {self.context} "
+                f"--reply-tokens {self.max_new_tokens} (ContextCompaction)"
             )
         return ids
 

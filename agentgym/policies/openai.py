@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym.endpoint import Answer, Endpoint
-from agentgym.messages import Conversation
+from agentgym.messages import Conversation, to_openai
 from agentgym.policies.base import Policy, Reply
+
+Tokens: TypeAlias = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[float, ...] | None]
 
 
 class OpenAIPolicy(Policy):
@@ -23,8 +25,9 @@ class OpenAIPolicy(Policy):
         max_new_tokens: most tokens of a reply; None for the server's own limit.
         temperature: None leaves it to the server.
         stop: texts that end a reply. Servers leave them out of the text.
-        token_ids: ask for token ids and log-probs, as vLLM and llama.cpp return them, and switch off whatever else
-            shapes their sampling (top-p, top-k, min-p, penalties). OpenAI's own servers refuse these parameters.
+        token_ids: ask for token ids and log-probs, which vLLM and llama.cpp tell, and switch off whatever else shapes
+            their sampling (top-p, top-k, min-p, penalties). OpenAI's own servers refuse these parameters; from any
+            other server that does not tell, replies come without ids.
             Servers report log-probs before temperature; so they are kept only at temperature 1, where these are the
             log-probs of the sampling distribution.
         workers: requests at a time, also the number of environments a rollout starts by default.
@@ -97,11 +100,12 @@ class OpenAIPolicy(Policy):
         # Servers read the seed into 32 bits, llama.cpp keeps the highest value for "random".
         params = self._params if seed is None else self._params | {"seed": seed % (1 << 31)}
         answer = self.endpoint.chat(conversation, **params)
-        sampled, logprobs = _sampled(answer) if self.token_ids else (None, None)
-        prompt = answer.body.get("prompt_token_ids") if self.token_ids else None
+        prompt, sampled, logprobs = (
+            self._tokens(conversation, answer) if self.token_ids else (None, None, None)
+        )
         return Reply(
             answer.text,
-            prompt_ids=tuple(prompt) if prompt else None,
+            prompt_ids=prompt,
             sampled_ids=sampled,
             logprobs=logprobs if self.temperature == 1.0 else None,
             temperature=self.temperature,
@@ -110,14 +114,25 @@ class OpenAIPolicy(Policy):
             sampled_tokens=answer.completion_tokens,
         )
 
+    def _tokens(self, conversation: Conversation, answer: Answer) -> Tokens:
+        """Prompt ids, sampled ids and log-probs; the ids of both or of neither."""
+        entries = (answer.choice.get("logprobs") or {}).get("content") or []
+        logprobs = tuple(float(entry["logprob"]) for entry in entries)
+        if answer.choice.get("token_ids"):  # vLLM
+            prompt, sampled = answer.body.get("prompt_token_ids"), answer.choice["token_ids"]
+        elif entries and all("id" in entry for entry in entries):  # llama.cpp
+            ids = self._llama_cpp_prompt(conversation)
+            prompt = ids if len(ids) == answer.prompt_tokens else None  # else it was another prompt
+            sampled = [entry["id"] for entry in entries]
+        else:
+            prompt = sampled = None
+        if not prompt or not sampled:
+            return None, None, None
+        return tuple(prompt), tuple(sampled), logprobs if len(logprobs) == len(sampled) else None
 
-def _sampled(answer: Answer) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
-    """Sampled ids and their log-probs, each None where the server does not tell."""
-    entries = (answer.choice.get("logprobs") or {}).get("content") or []
-    ids = answer.choice.get("token_ids")  # vLLM
-    if ids is None and entries and all("id" in entry for entry in entries):
-        ids = [entry["id"] for entry in entries]  # llama.cpp
-    if not ids:
-        return None, None
-    logprobs = tuple(float(entry["logprob"]) for entry in entries)
-    return tuple(ids), logprobs if len(logprobs) == len(ids) else None
+    def _llama_cpp_prompt(self, conversation: Conversation) -> list[int]:
+        """The ids llama.cpp read: it does not return them, but tells its template and tokens when asked."""
+        prompt = self.endpoint.post("/apply-template", {"messages": to_openai(conversation)})["prompt"]
+        body = {"content": prompt, "add_special": True, "parse_special": True}
+        tokens: list[int] = self.endpoint.post("/tokenize", body)["tokens"]
+        return tokens
