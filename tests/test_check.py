@@ -6,20 +6,21 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.check.good import Lockbox
 
 from agentgym import check as package
-from agentgym.check import PROBES, Probe, Report, check
+from agentgym.check import PROBES, Probe, Report, check, leaks
 from agentgym.check.contract import _is_of, _mutable_part
 from agentgym.check.leaks import needle
-from agentgym.check.subject import Step, first_difference
+from agentgym.check.subject import Failed, Step, first_difference
 from agentgym.core import INFO_KEYS, Task, Verdict
 from agentgym.errors import InfrastructureError, MissingDependency, UsageError
 from agentgym.registration import Entry
 from agentgym.tasks import FrozenDict
+from tests.check.good import Lockbox
 
 BROKEN = sorted(path.stem for path in Path(__file__).parent.glob("check/broken/*.py"))
 
@@ -78,7 +79,7 @@ def test_a_gymnasium_environment_that_is_not_ours_gets_the_general_probes():
 def test_a_planted_fault_is_found(name):
     """Each file says which probes its fault must fail, and with what words in the most telling of them."""
     broken = importlib.import_module(f"tests.check.broken.{name}")
-    report = check(broken.Env, resets=60)
+    report = check(broken.Env, resets=30)
     assert set(report.failures) == broken.FAILS, str(report)
     for probe, words in broken.SAYS.items():
         assert words in report.failures[probe]
@@ -120,6 +121,93 @@ def test_spec_finds_an_argument_that_does_not_survive():
     assert "spec" in report.failures
 
 
+def test_a_cheat_that_pays_but_is_marked_as_hacked_passes():
+    class Watched(importlib.import_module("tests.check.broken.cheat_pays").Env):
+        def step(self, action):
+            *rest, info = super().step(action)
+            return (*rest, info | {"hacked": True} if "verdict" in info else info)
+
+    assert check(Watched, only=["cheats"]).ok
+
+
+class Folder:
+    """A stand-in for a sandbox: commands run in a folder of this machine."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def exec(self, command, *, timeout=None, stdin=b""):
+        argv = ["bash", "-c", command] if isinstance(command, str) else command
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.path)}
+        done = subprocess.run(argv, cwd=self.path, input=stdin, capture_output=True, env=env, timeout=timeout)
+        return SimpleNamespace(stdout=done.stdout.decode(errors="replace"))
+
+    def read(self, path):
+        return (self.path / path).read_bytes()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A workspace with a git repository of one commit, and a function that runs git in it."""
+    monkeypatch.setattr(leaks, "_GREP", "grep -rIlFs -f - -- . | head -n 50")  # not this machine's /tmp
+    folder = Folder(tmp_path)
+
+    def git(*words):
+        folder.exec(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words])
+
+    (tmp_path / "m.py").write_text("def limit(x):\n    return x < 10 and x > 0\n# end\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "base")
+    return folder, git
+
+
+def test_a_clean_repository_passes(repository):
+    leaks._search_sandbox(repository[0], Task("t"), [needle(PATCH)])
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (
+            lambda folder, git: (folder.path / "fix.diff").write_text(PATCH),
+            "is in the sandbox's file ./fix.diff",
+        ),
+        (lambda folder, git: _commit_fixed(folder, git, "HEAD"), "is in git's HEAD:m.py"),
+        (lambda folder, git: _commit_fixed(folder, git, "later"), "expected no commits besides HEAD, got 1"),
+        (lambda folder, git: git("tag", "v2"), "expected no tags, got 1"),
+        (lambda folder, git: git("remote", "add", "origin", "x"), "expected no remotes, got 1"),
+        (lambda folder, git: _dangling(folder, git), "expected no unreachable objects, got 1"),
+    ],
+)
+def test_a_leak_in_a_sandbox_is_found(repository, place, words):
+    place(*repository)
+    with pytest.raises(Failed) as caught:
+        leaks._search_sandbox(repository[0], Task("t"), [needle(PATCH)])
+    assert words in str(caught.value)
+
+
+def _commit_fixed(folder, git, where):
+    """Commit the solution: as the only commit under a broken working tree, or on a branch of the future."""
+    broken = (folder.path / "m.py").read_text()
+    (folder.path / "m.py").write_text(broken.replace("<", "<="))
+    if where == "HEAD":
+        git("commit", "-qa", "--amend", "-m", "base")
+        git("reflog", "expire", "--expire=now", "--all")
+        git("gc", "-q", "--prune=now")
+    else:
+        git("checkout", "-qb", "later")
+        git("commit", "-qam", "fix")
+        git("checkout", "-q", "-")
+    (folder.path / "m.py").write_text(broken)
+
+
+def _dangling(folder, git):
+    (folder.path / "x").write_text("lost")
+    git("hash-object", "-w", "x")
+    (folder.path / "x").unlink()
+
+
 # -- infrastructure and bad use ------------------------------------------------------------------------------------
 
 
@@ -159,7 +247,7 @@ def test_a_missing_package_raises(monkeypatch):
     ("call", "words"),
     [
         (lambda: check("agentgym/Relya-v0"), "'agentgym/Relya-v0' is registered. Did you mean 'agentgym/Relay-v0'"),
-        (lambda: check("no_such_module:X-v0"), "cannot import what stands before the colon"),
+        (lambda: check("no_such_module:X-v0"), "'no_such_module:X-v0': there is no module 'no_such_module' to import"),
         (lambda: check(Lockbox, only=["snapshots"]), "there is no probe 'snapshots'. Did you mean 'snapshot'?"),
         (lambda: check(Lockbox, resets=0), "expected resets >= 1, got 0"),
     ],
@@ -219,6 +307,7 @@ def test_the_docs_list_every_probe():
     assert [name for name in PROBES if f"| `{name}` |" not in page] == []
 
 
+@pytest.mark.slow
 def test_importing_the_audit_needs_nothing_heavy():
     code = "import agentgym.check, sys; print([m for m in ('torch', 'psutil', 'openai', 'docker') if m in sys.modules])"
     assert (
@@ -288,6 +377,15 @@ def test_a_difference_names_step_field_and_place():
     )
     assert first_difference(trace("s", 1.0), trace("s")) == "step 1 (action 'go'): reward was 1.0, then 0.0"
     assert "info keys was ['a'], then []" in str(first_difference(trace("s", info={"a": 1}), trace("s")))
+    verdicts = [
+        Verdict(1.0, components={"a": x}, evidence={"log": log})
+        for x, log in ((1.0, "x"), (1.0, "y"), (0.5, ""))
+    ]
+    first, other_log, other_part = (trace("s", info={"verdict": verdict}) for verdict in verdicts)
+    assert first_difference(first, other_log) is None  # logs hold times
+    assert "info['verdict'] components was {'a': 1.0}, then {'a': 0.5}" in str(
+        first_difference(first, other_part)
+    )
     assert first_difference(trace("s"), trace("s")[:1]) == "one run has 1 steps, the other 0"
 
 

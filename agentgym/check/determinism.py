@@ -135,7 +135,7 @@ def threads(subject: Subject) -> str:
     """Four threads, each with an instance of its own, give what one after the other gives."""
     count = 4
     steps = 6 if subject.expensive else 30
-    episodes = subject.times(5, resets=2 * count)
+    episodes = subject.times(5, resets=2 * count, ends=2 * count)
     sequential = []
     for number in range(count):
         with subject.make() as env:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import importlib
 import itertools
 import math
 import time
@@ -13,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from agentgym.core import AgentEnv, AgentWrapper
+from agentgym.core import AgentEnv, AgentWrapper, Verdict
 from agentgym.errors import InfrastructureError, MissingDependency, UsageError, nearest
 from agentgym.policies.base import Policy
 from agentgym.policies.scripted import Gold, Null, Random
@@ -86,6 +88,7 @@ class Subject:
     def measure(self) -> None:
         """What a reset, a step and an end (with its verdict) cost here, in seconds."""
         with self.make(max_turns=2) as env:
+            start(env, seed=self.seed)  # the first may prepare what later ones only use
             clock = time.perf_counter()
             start(env, seed=self.seed)
             self.reset_s = time.perf_counter() - clock
@@ -98,7 +101,7 @@ class Subject:
                     break
                 self.step_s = seconds
 
-    def times(self, most: int, *, resets: int = 0, ends: int = 0, budget_s: float = 4.0) -> int:
+    def times(self, most: int, *, resets: float = 0, ends: float = 0, budget_s: float = 4.0) -> int:
         """How often to repeat something that costs so many resets and ends: at least once, at most `most` times."""
         cost = resets * self.reset_s + ends * self.verdict_s
         return max(1, min(most, int(budget_s / cost) if cost else most))
@@ -128,14 +131,20 @@ def _require_known(env_id: str) -> None:
     missing = entry.missing() if entry else None
     if missing:
         raise MissingDependency(f"{env_id} {missing}")
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module is there, and a package that it needs is not
+            raise UsageError(f"{env_id!r}: there is no module {module!r} to import") from None
     try:
-        gymnasium.spec(env_id)
+        gymnasium.spec(name)
     except gymnasium.error.UnregisteredEnv:
         raise UsageError(
-            f"no environment {env_id!r} is registered.{nearest(env_id, gymnasium.registry)}"
+            f"no environment {env_id!r} is registered.{nearest(name, gymnasium.registry)}"
         ) from None
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{env_id!r}: cannot import what stands before the colon ({error})") from None
 
 
 def policy_player(policy: Policy, seed: int) -> Player:
@@ -237,11 +246,17 @@ def first_difference(one: list[Step], other: list[Step]) -> str | None:
         if a.info.keys() != b.info.keys():
             return f"{where}: info keys {contrast(sorted(a.info), sorted(b.info))}"
         for key in a.info:
-            if not same(a.info[key], b.info[key]):
-                return f"{where}: info[{key!r}] {contrast(a.info[key], b.info[key])}"
+            ours, theirs = _compared(a.info[key]), _compared(b.info[key])
+            if not same(ours, theirs):
+                return f"{where}: info[{key!r}] {contrast(ours, theirs)}"
     if len(one) != len(other):
         return f"one run has {len(one) - 1} steps, the other {len(other) - 1}"
     return None
+
+
+def _compared(value: Any) -> Any:
+    """What of a value must be equal in two runs: not a verdict's evidence, text for people that may hold times."""
+    return dataclasses.replace(value, evidence={}) if isinstance(value, Verdict) else value
 
 
 def same(a: Any, b: Any) -> bool:
@@ -252,7 +267,15 @@ def same(a: Any, b: Any) -> bool:
 
 
 def contrast(a: Any, b: Any) -> str:
-    """Two differing values side by side, long texts from the place where they part."""
+    """Two differing values side by side: the part that differs, long texts from the place where they part."""
+    if type(a) is type(b) and dataclasses.is_dataclass(a):
+        for field in dataclasses.fields(a):
+            ours, theirs = getattr(a, field.name), getattr(b, field.name)
+            if field.compare and not same(ours, theirs):
+                return f"{field.name} {contrast(ours, theirs)}"
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        at = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y)), 0)
+        return f"item {at} {contrast(a[at], b[at])}" if a else short(a)
     if isinstance(a, str) and isinstance(b, str):
         at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         begin = max(0, at - 12)

@@ -58,7 +58,7 @@ class Lockbox(AgentEnv):
         Args:
             text: what to write.
         """
-        self.notes.append(text[:100].replace("\ud800", "?"))
+        self.notes.append(text[:100])
         return "The paper says: " + " / ".join(self.notes)
 
     def verify(self, episode: Episode) -> Verdict:

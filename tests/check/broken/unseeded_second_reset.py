@@ -4,7 +4,7 @@ import numpy as np
 from tests.check.good import Lockbox
 
 FAILS = {"same_seed", "fresh_reset", "snapshot", "threads", "vectors"}
-SAYS = {"same_seed": "the box creaks"}
+SAYS = {"same_seed": "creaks "}
 
 
 class Env(Lockbox):
