@@ -193,7 +193,8 @@ class Endpoint:
             message = choice["message"]
             usage = read.get("usage") or {}
             return Answer(
-                text=message.get("content") or "",
+                # JSON may escape half of a surrogate pair, which nothing after us can encode.
+                text=(message.get("content") or "").encode("utf-8", "replace").decode(),
                 finish_reason=choice.get("finish_reason") or "",
                 prompt_tokens=int(usage.get("prompt_tokens") or 0),
                 completion_tokens=int(usage.get("completion_tokens") or 0),

@@ -49,6 +49,11 @@ def test_retries_until_it_answers():
     assert len(fake.requests) == 3
 
 
+def test_half_of_a_surrogate_pair_in_an_answer_becomes_a_question_mark():
+    with FakeServer(completion("a\ud800b é")).running() as url:
+        assert Endpoint("m", base_url=url).chat(ASKED).text == "a?b é"
+
+
 @pytest.mark.parametrize("status", [500, 429])
 def test_gives_up_with_one_line(status):
     fake = FakeServer((status, '{"error": {"message": "out of\\nmemory"}}'))
