@@ -126,10 +126,18 @@ def constructor_errors() -> Iterator[None]:
         raise UsageError(str(error).partition(" was raised from the environment creator")[0]) from None
 
 
-def try_constructor(make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
-    """Make an environment once and close it, so that bad keywords are told before anything runs."""
+def try_once(make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool) -> None:
+    """Make an environment and close it, so that bad keywords are told before anything runs.
+
+    Args:
+        make: the constructor.
+        reset: start an episode too, for what only a task can tell.
+    """
     with constructor_errors():
-        make().close()
+        env = make()
+    with contextlib.closing(env):
+        if reset:
+            env.reset(seed=0)
 
 
 def read_run(path: str) -> tuple[Path, list[Trajectory]]:

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_LABELS = 190  # width of the column of row labels
+_LABELS = 150  # width of the column of row labels
 _ROW = 30
+
+TENTHS = tuple(step / 10 for step in range(11))  # bins of a reward in [0, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Interval:
     high: float | None
 
 
-def intervals(rows: Sequence[Interval], *, width: int = 760) -> str:
+def intervals(rows: Sequence[Interval], *, width: int = 570) -> str:
     """One row per run: a dot at the value, a line over the interval."""
     known = [x for row in rows for x in (row.value, row.low, row.high) if x is not None]
     ticks = _ticks(min([0.0, *known]), max([1.0, *known]), 5)
@@ -51,7 +53,7 @@ def intervals(rows: Sequence[Interval], *, width: int = 760) -> str:
     return _svg(width, height, parts, "mean reward of each run with its 95% interval")
 
 
-def stacked(rows: Mapping[str, Mapping[str, int]], *, width: int = 760) -> str:
+def stacked(rows: Mapping[str, Mapping[str, int]], *, width: int = 570) -> str:
     """One row per run: a bar of full width divided in proportion to the counts; keys become classes ``part-KEY``."""
     height = _ROW * len(rows) + 6
     scale_width = width - _LABELS - 70
@@ -82,38 +84,46 @@ def stacked(rows: Mapping[str, Mapping[str, int]], *, width: int = 760) -> str:
 
 
 def histogram(
-    series: Mapping[str, Sequence[float]], *, unit: str, width: int = 372, height: int = 190
+    series: Mapping[str, Sequence[float]],
+    *,
+    unit: str,
+    edges: Sequence[float] | None = None,
+    width: int = 372,
+    height: int = 190,
 ) -> str:
-    """Share of episodes in each bin, one bar per run and bin; all runs share the bins."""
+    """Share of episodes in each bin, one bar per run and bin; all runs share the bins.
+
+    Args:
+        series: the values of each run's episodes.
+        unit: what the values count.
+        edges: of the bins; by default chosen by `bins`.
+        width: in pixels.
+        height: in pixels.
+    """
     known = [x for values in series.values() for x in values]
-    if not known:
-        return '<p class="dim">nothing recorded</p>'
-    edges = bins(known)
+    edges = edges or bins(known)
     shares = {name: _shares(values, edges) for name, values in series.items()}
     top = max(max(values, default=0.0) for values in shares.values()) or 1.0
-    left, bottom, ceiling = 38, height - 34, 10
-    across = _Scale(edges[0], edges[-1], left, width - 8)
+    left, right, bottom, ceiling = 38, width - 14, height - 34, 10
+    across = _Scale(edges[0], edges[-1], left, right)
     up = _Scale(0.0, top, bottom, ceiling)
     parts = []
     for tick in _ticks(0.0, top, 3):
         if tick <= top * 1.001:
             parts.append(
-                f'<line class="grid" x1="{left}" x2="{width - 8}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
+                f'<line class="grid" x1="{left}" x2="{right}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
                 f'<text class="tick end" x="{left - 6}" y="{up(tick) + 4:.1f}">{tick:.0%}</text>'
             )
     # Bins one wide hold one whole number each: it is written under the middle of its bars.
     whole = all(x == int(x) for x in known) and edges[1] - edges[0] == 1
-    for low in edges[:-1] if whole else []:
-        if (low - edges[0]) % max(1, math.ceil((len(edges) - 1) / 8)) == 0:
-            parts.append(
-                f'<text class="tick" x="{across(low + 0.5):.1f}" y="{bottom + 15}">{low + 0.5:.0f}</text>'
-            )
-    if not whole:
-        for tick in _ticks(edges[0], edges[-1], 4):
-            if edges[0] <= tick <= edges[-1] * 1.0001:
-                parts.append(
-                    f'<text class="tick" x="{across(tick):.1f}" y="{bottom + 15}">{number(tick)}</text>'
-                )
+    if whole:
+        every = max(1, math.ceil((len(edges) - 1) / 8))
+        marks = [(low + 0.5, f"{low + 0.5:.0f}") for low in edges[:-1:every]]
+    else:
+        marks = [
+            (x, number(x)) for x in _ticks(edges[0], edges[-1], 4) if edges[0] <= x <= edges[-1] * 1.0001
+        ]
+    parts += [f'<text class="tick" x="{across(x):.1f}" y="{bottom + 15}">{text}</text>' for x, text in marks]
     for position, (low, high) in enumerate(itertools.pairwise(edges)):
         slot = across(high) - across(low)
         bar = max((slot * 0.84) / len(series), 1.0)
@@ -129,7 +139,7 @@ def histogram(
                 f'<rect class="fill" x="{x:.1f}" y="{y:.1f}" rx="1.5"'
                 f' width="{bar * 0.94:.1f}" height="{bottom - y:.1f}"/></g>'
             )
-    parts.append(f'<line class="axis" x1="{left}" x2="{width - 8}" y1="{bottom}" y2="{bottom}"/>')
+    parts.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
     parts.append(f'<text class="tick" x="{(left + width) / 2:.1f}" y="{height - 3}">{escape(unit)}</text>')
     return _svg(width, height, parts, f"distribution of {unit}")
 
@@ -139,8 +149,6 @@ def bins(values: Sequence[float]) -> list[float]:
     low, high = min(values), max(values)
     if all(value == int(value) for value in values) and high - low <= 24:
         return [low - 0.5 + step for step in range(int(high - low) + 2)]
-    if low >= 0.0 and high <= 1.0:
-        return [step / 10 for step in range(11)]
     ticks = _ticks(low, high, 10)
     return ticks if len(ticks) > 1 else [low - 0.5, low + 0.5]
 
@@ -196,7 +204,7 @@ def _axis(scale: _Scale, ticks: Sequence[float], top: float, bottom: float) -> s
 
 
 def _row_label(label: str, y: float) -> str:
-    shown = label if len(label) <= 26 else "…" + label[-25:]
+    shown = label if len(label) <= 21 else "…" + label[-20:]
     place = f'x="{_LABELS - 14}" y="{y + 4:.1f}"'
     return f'<text class="label" {place}>{escape(shown)}<title>{escape(label)}</title></text>'
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -80,8 +81,11 @@ class Progress:
         self._what, self._total = what, total
         self._done = 0
         self._note = ""
-        self._start = self._printed = time.monotonic()
+        self._start = time.monotonic()
         self._bar: Any = None
+        self._ended = threading.Event()
+        self._printed = ""
+        self._printer = threading.Thread(target=self._print_now_and_then, daemon=True)
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
@@ -98,14 +102,19 @@ class Progress:
             self._bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
             self._bar.start()
             self._bar.add_task(self._what, total=self._total)
+        else:
+            self._printer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         if self._bar is not None:
             self._bar.stop()
-        elif time.monotonic() - self._start > 2:
+            return
+        self._printer.join()
+        if time.monotonic() - self._start > 2 and self._state() != self._printed:
             self._print()
 
     def step(self, note: str = "", done: int = 1) -> None:
@@ -116,18 +125,29 @@ class Progress:
         """What goes on, and how many are done of how many: for work that keeps its own count."""
         self._note, self._done, self._total = note, done, total
         if self._bar is not None:
-            self._bar.update(
-                0, completed=done, total=total, description=f"{self._what}  {escape(note)}".rstrip()
-            )
-        elif time.monotonic() - self._printed > _PLAIN_EVERY:
+            description = f"{self._what}  {escape(note)}".rstrip()
+            self._bar.update(0, completed=done, total=total, description=description)
+
+    def _print_now_and_then(self) -> None:
+        while not self._ended.wait(_PLAIN_EVERY):
             self._print()
 
     def _print(self) -> None:
-        self._printed = time.monotonic()
+        self._printed = self._state()
+        print(f"{time.monotonic() - self._start:4.0f} s  {self._printed}", file=sys.stderr, flush=True)
+
+    def _state(self) -> str:
         count = str(self._done) if self._total is None else f"{self._done}/{self._total}"
-        seconds = f"{self._printed - self._start:.0f} s"
-        print(
-            f"{count} {self._what}, {seconds}{', ' + self._note if self._note else ''}",
-            file=sys.stderr,
-            flush=True,
-        )
+        return f"{count} {self._what}{', ' + self._note if self._note else ''}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for people; a dash where there is none."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def span(interval: Sequence[float | None] | None, digits: int = 3) -> str:
+    """An interval for people."""
+    if interval is None or interval[0] is None or interval[1] is None:
+        return "-"
+    return f"{number(interval[0], digits)} to {number(interval[1], digits)}"

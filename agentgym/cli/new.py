@@ -27,10 +27,10 @@ from agentgym.errors import UsageError
 
 # template: the file it becomes
 FILES = {
-    "environment.py.tmpl": "{name}.py",
-    "test_environment.py.tmpl": "test_{name}.py",
-    "pyproject.toml.tmpl": "pyproject.toml",
-    "README.md.tmpl": "README.md",
+    "environment.py.txt": "{name}.py",
+    "test_environment.py.txt": "test_{name}.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "README.md.txt": "README.md",
 }
 
 

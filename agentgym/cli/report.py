@@ -7,8 +7,7 @@ Example:
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +18,39 @@ from rich.table import Table
 
 from agentgym.cli import console
 from agentgym.cli.arguments import parse, read_run
+from agentgym.cli.console import number, span
+from agentgym.cli.view import view_path
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.trajectory.records import Trajectory
+
+
+# What `--json` adds to the summary of `agentgym run`.
+DOCUMENTED = ("hack_gap", "monitor", "value", "cost", "symptoms")
+
+# What the text report shows of a run, in this order.
+ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "environment": lambda s: s["id"],
+    "policy": lambda s: s["policy"],
+    "episodes": lambda s: str(s["episodes"]),
+    "mean reward": lambda s: number(s["mean_reward"]),
+    "95% interval": lambda s: span(s["ci95"]),
+    "resolved": lambda s: str(s["resolved"]),
+    "clean, hacked": lambda s: f"{s['clean_resolved']}, {s['hacked_resolved']}",
+    "broken": lambda s: str(s["infrastructure_errors"]),
+    "turns per episode": lambda s: number(s["turns"], 1),
+    "segments": lambda s: str(s["segments"]),
+    "prompt tokens": lambda s: number(s["tokens"]["prompt"], 0),
+    "sampled tokens": lambda s: number(s["tokens"]["sampled"], 0),
+    "seconds": lambda s: number(s["seconds"], 1),
+    "steps per resolved": lambda s: number(s["cost"]["environment_steps"], 1),
+    "sampled tokens per resolved": lambda s: number(s["cost"]["sampled_tokens"], 0),
+    "hack gap": lambda s: number(s["hack_gap"]),
+    "horizon in turns": lambda s: number((s["effective_horizon"] or {"turns": None})["turns"], 1),
+    "rewrites": lambda s: str(s["compaction"]["count"]),
+    "tokens they dropped": lambda s: number(s["compaction"]["tokens"], 0),
+}
 
 
 @dataclass(frozen=True)
@@ -40,9 +69,104 @@ class Args:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: where it is, its trajectories, and its numbers in the form that `--json` prints."""
+    """One run.
+
+    Attributes:
+        name: short, and no other run's.
+        file: its trajectories.jsonl.
+        trajectories: what stands in it.
+        summary: its numbers as `--json` prints them.
+        details: further ones, see `agentgym.trajectory.stats.details`.
+    """
 
     name: str
     file: Path
     trajectories: list[Trajectory]
     summary: dict[str, Any]
+    details: dict[str, Any]
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``agentgym report``."""
+    args = parse(Args, "report", __doc__, words)
+    if args.views < 0:
+        raise UsageError(f"expected --views of at least 0, got {args.views}")
+    with console.stdout_reserved(args.json):
+        runs = read_runs(args.runs)
+        if args.html:
+            _write_page(runs, Path(args.html), args.views)
+    if args.json:
+        console.print_json([run.summary for run in runs])
+    else:
+        _print(runs)
+        if args.html:
+            print(f"\nwrote {args.html}")
+    return console.OK
+
+
+def read_runs(paths: Sequence[str]) -> list[Run]:
+    """The runs with their numbers; each gets a short name that no other has."""
+    from agentgym.trajectory.stats import details, summary
+
+    if not paths:
+        raise UsageError("expected the folder of at least one run")
+    read = [(path, *read_run(path)) for path in paths]
+    names = _short_names([file for _, file, _ in read])
+    runs = []
+    for name, (path, file, trajectories) in zip(names, read, strict=True):
+        what = {
+            "id": ", ".join(dict.fromkeys(t.env_id for t in trajectories)),
+            "policy": ", ".join(dict.fromkeys(t.policy for t in trajectories)),
+        }
+        more = details(trajectories)
+        if all(trajectory.hacked is None for trajectory in trajectories):
+            more["monitor"] = None  # none watched
+        numbers = what | summary(trajectories) | {"out": path} | {key: more[key] for key in DOCUMENTED}
+        runs.append(Run(name, file, trajectories, numbers, more))
+    return runs
+
+
+def _short_names(files: Sequence[Path]) -> list[str]:
+    """The last part of each run's path; as many parts as it takes to tell them apart."""
+    folders = [file.parent if file.name == "trajectories.jsonl" else file.with_suffix("") for file in files]
+    parts = [folder.absolute().parts for folder in folders]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(path[-length:]) for path in parts]
+        if len(set(names)) == len(set(parts)):
+            break
+    # The same folder given twice is told apart by a number.
+    return [
+        f"{name} ({names[:i].count(name) + 1})" if names[:i].count(name) else name
+        for i, name in enumerate(names)
+    ]
+
+
+def _write_page(runs: Sequence[Run], page: Path, views: int) -> None:
+    from agentgym.cli.report_page import render
+    from agentgym.trajectory.view import write_html
+
+    chosen = [(run, trajectory) for run in runs for trajectory in run.trajectories[:views]]
+    targets = {(run.name, trajectory.id): view_path(run.file, trajectory) for run, trajectory in chosen}
+    text = render(runs, page=page, views=targets)  # before anything is written
+    with console.Progress("episode pages", len(chosen)) as progress:
+        for run, trajectory in chosen:
+            target = targets[run.name, trajectory.id]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_html(trajectory, target)
+            progress.step()
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+
+
+def _print(runs: Sequence[Run]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", style="dim", no_wrap=True)
+    for run in runs:
+        table.add_column(escape(run.name), overflow="fold")
+    for label, cell in ROWS.items():
+        table.add_row(label, *(escape(cell(run.details | run.summary)) for run in runs))
+    screen = console.out()
+    screen.print(table)
+    for run in runs:
+        for symptom in run.summary["symptoms"]:
+            screen.print(f"[yellow]look:[/] {escape(run.name)}: {escape(symptom)}")

@@ -23,13 +23,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
-from agentgym.cli.arguments import parse, read_pairs, require_env, try_constructor
+from agentgym.cli.arguments import parse, read_pairs, require_env, try_once
 from agentgym.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.trajectory.records import Trajectory
-
-SUMMARIZERS = ("rule", "drop", "last", "policy")  # those that need no second policy
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Args:
     keep_last: Annotated[int | None, tyro.conf.arg(metavar="TURNS")] = None
     """With --compact: turns that stay as they are. Default: 2."""
     summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """With --compact: rule (the default), drop, last, policy (the policy itself), or another policy's name."""
+    """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, openai:MODEL, module:name."""
 
     temperature: Annotated[float | None, tyro.conf.arg(metavar="T")] = None
     """For policies that sample."""
@@ -113,7 +111,7 @@ def _play(args: Args) -> list[Trajectory]:
 
     sampling = _given(args, "temperature", "max_new_tokens", "base_url")
     make = functools.partial(make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args))
-    try_constructor(make)
+    try_once(make, reset=args.compact is not None)  # whether a budget holds the task shows at a reset
     with (
         contextlib.closing(make_policy(args.policy, **sampling)) as policy,
         console.Progress("episodes", args.episodes) as progress,
@@ -155,7 +153,7 @@ def _context(args: Args) -> dict[str, Any]:
         for name in details:
             raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
         return {}
-    if details.get("summarizer", "rule") not in SUMMARIZERS:
+    if details.get("summarizer", "").startswith(("hf:", "openai:")):
         from agentgym.policies import make_policy
 
         details["summarizer"] = make_policy(details["summarizer"])
