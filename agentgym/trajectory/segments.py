@@ -10,19 +10,17 @@ sub-agents and black-box agents need no special case. `docs/trajectories.md` lis
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from agentgym.errors import SegmentError, UsageError
-from agentgym.messages import Conversation, Message, assistant
+from agentgym.messages import Conversation, Message
 from agentgym.trajectory.realign import common_prefix, learn_end_of_turn, tail_start
 from agentgym.trajectory.records import Cause, Event, Reply, Sampled, Segment
+from agentgym.trajectory.tree import ROOT, Leaf, MessageTree, Place, left_out, with_reply
 
 Announced: TypeAlias = Literal["compaction", "delegation"]
-
-_ROOT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +39,6 @@ class _Incoming:
     @property
     def has_ids(self) -> bool:
         return self.reply.prompt_ids is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a conversation lies among those already known."""
-
-    path: list[int]  # trie node of each message that is known
-    leaf: int | None  # the segment that ends in the longest match
-
-    @property
-    def depth(self) -> int:
-        return len(self.path)
-
-    @property
-    def node(self) -> int:
-        return self.path[-1] if self.path else _ROOT
-
-
-@dataclass(slots=True)
-class _Leaf:
-    """What the builder remembers of a segment beyond the record."""
-
-    agent: str
-    has_ids: bool
-    path: list[int] = field(default_factory=list)  # trie node of each message
-    prompt: Conversation = ()  # the conversation of the last reply,
-    prompt_node: int = _ROOT  # its trie node,
-    prompt_ids: tuple[int, ...] = ()  # and its tokens as the backend rendered them
-    superseded: Event | None = None  # logged when the last reply was superseded
 
 
 class SegmentBuilder:
@@ -97,9 +66,8 @@ class SegmentBuilder:
         self._learn = not end_of_turn
         self._ends = set(end_of_turn)
         self._replies = 0
-        self._leaves: list[_Leaf] = []  # of the segment with the same index
-        self._nodes: dict[tuple[int, Message], int] = {}  # the trie: (parent node, message) -> node
-        self._leaves_at: dict[int, list[int]] = {}  # node -> segments that end there
+        self._leaves: list[Leaf] = []  # of the segment with the same index
+        self._tree = MessageTree()
         self._recent: dict[int, None] = {}  # segments, the one extended last at the end
         # (prompt node, agent) -> the segment that ends in a reply to that prompt which may yet be retried
         self._unsure: dict[tuple[int, str], int] = {}
@@ -141,14 +109,15 @@ class SegmentBuilder:
         """
         if (reply.prompt_ids is None) != (reply.sampled_ids is None):
             raise UsageError("expected both prompt_ids and sampled_ids or neither, got one of them")
-        if reply.sampled_ids == () and reply.text:
+        if reply.sampled_ids is not None and not reply.sampled_ids and reply.text:
             raise UsageError(f"expected sampled ids for the reply {reply.text[:60]!r}, got none")
         now = step if step is not None else self._replies
         if not (reply.sampled_ids or reply.text or (message is not None and message.tool_calls)):
             self.events.append(Event("empty_reply", now, {"agent": agent}))
             self._replies += 1
             return None
-        messages = _with_reply(conversation, reply, message)
+        conversation = tuple(conversation)
+        messages = with_reply(conversation, reply, message)
         new = _Incoming(conversation, messages, reply, agent, cause, step, accepted, now)
         place = self._locate(new)
 
@@ -161,8 +130,6 @@ class SegmentBuilder:
         else:
             index = self._begin(new, place, self._cause(new, place))
         self._append_reply(index, new)
-        if accepted is False:
-            self._supersede(index, now)
         self._replies += 1
         return index
 
@@ -200,30 +167,23 @@ class SegmentBuilder:
 
     # -- finding the place -----------------------------------------------------------------------------------
 
-    def _locate(self, new: _Incoming) -> _Place:
-        """Walk the conversation through the trie, as far as it is known."""
+    def _locate(self, new: _Incoming) -> Place:
+        """Follow the conversation through the tree, as far as it is known."""
         path: list[int] = []
-        leaf = None
         # What it shares with the agent's latest leaf takes a few tuple comparisons, not a step a message.
         own = (i for i in reversed(self._recent) if self._leaves[i].agent == new.agent and self._fits(i, new))
         latest = next(own, None)
         if latest is not None:
-            shared = common_prefix(self.segments[latest].messages, new.conversation)
-            path = self._leaves[latest].path[:shared]
-            ends = (self._leaf_at(node, new) for node in reversed(path) if node in self._leaves_at)
-            leaf = next((end for end in ends if end is not None), None)
-        for message in new.conversation[len(path) :]:
-            child = self._nodes.get((path[-1] if path else _ROOT, message))
-            if child is None:
-                break
-            path.append(child)
-            here = self._leaf_at(child, new)
-            leaf = leaf if here is None else here
-        return _Place(path, leaf)
+            path = self._leaves[latest].path[
+                : common_prefix(self.segments[latest].messages, new.conversation)
+            ]
+        path = self._tree.follow(path, new.conversation)
+        ends = (self._open_leaf(node, new) for node in reversed(path) if node in self._tree.open_at)
+        return Place(path, next((end for end in ends if end is not None), None))
 
-    def _leaf_at(self, node: int, new: _Incoming) -> int | None:
+    def _open_leaf(self, node: int, new: _Incoming) -> int | None:
         """The segment that ends at `node`: of the same agent if there is one, then the one extended last."""
-        ends = [index for index in self._leaves_at.get(node, ()) if self._fits(index, new)]
+        ends = [index for index in self._tree.open_at[node] if self._fits(index, new)]
         if len(ends) > 1:
             rank = {index: position for position, index in enumerate(self._recent)}
             ends.sort(key=lambda index: (self._leaves[index].agent == new.agent, rank[index]))
@@ -233,7 +193,7 @@ class SegmentBuilder:
         """A reply without ids cannot extend a token sequence, nor the other way round."""
         return self._leaves[index].has_ids == new.has_ids
 
-    def _extend_leaf(self, new: _Incoming, place: _Place) -> int | None:
+    def _extend_leaf(self, new: _Incoming, place: Place) -> int | None:
         """Append what the prompt adds to the matching leaf; None if there is none or its tokens differ."""
         index = place.leaf
         if index is None:
@@ -272,12 +232,14 @@ class SegmentBuilder:
 
     # -- beginning a segment ---------------------------------------------------------------------------------
 
-    def _cause(self, new: _Incoming, place: _Place) -> Cause:
+    def _cause(self, new: _Incoming, place: Place) -> Cause:
         """Why a segment begins here."""
-        if new.cause is not None and self.segments:
-            return new.cause
-        if all(leaf.agent != new.agent for leaf in self._leaves):
+        if new.cause == "delegation" and self.segments:
+            return "delegation"
+        if all(s.agent != new.agent or s.cause == "retry" for s in self.segments):
             return "start"
+        if new.cause is not None:
+            return new.cause
         if self.forks == "error":
             raise SegmentError(
                 f"expected reply {new.now} of {new.agent!r} to extend a known conversation, or a cause for "
@@ -285,43 +247,44 @@ class SegmentBuilder:
             )
         return "fork"
 
-    def _begin(self, new: _Incoming, place: _Place, cause: Cause) -> int:
+    def _begin(self, new: _Incoming, place: Place, cause: Cause) -> int:
         """Begin a segment with this prompt."""
-        segment = Segment(
-            len(self.segments), new.agent, self._parent(new, place, cause), cause, new.conversation
-        )
+        parent, depth = (None, 0) if cause == "start" else self._parent(new, place, cause)
+        segment = Segment(len(self.segments), new.agent, parent, cause, new.conversation)
         _extend(segment, new.reply.prompt_ids or (), mask=0)
-        if segment.parent is not None:
-            parent = self.segments[segment.parent]
-            segment.copied_messages = place.depth
-            segment.copied_tokens = common_prefix(parent.token_ids, segment.token_ids)
+        if parent is not None:
+            before = self.segments[parent]
+            segment.copied_messages = depth
+            segment.copied_tokens = common_prefix(before.token_ids, segment.token_ids)
             if cause in ("compaction", "fork"):
-                segment.dropped = _left_out(parent.messages[place.depth :], new.conversation[place.depth :])
+                segment.dropped = left_out(before.messages[depth:], new.conversation[depth:])
         self.segments.append(segment)
-        self._leaves.append(_Leaf(new.agent, new.has_ids, list(place.path)))
+        self._leaves.append(Leaf(new.agent, new.has_ids, place.path))
         if cause not in ("start", "retry"):
-            data = {"segment": segment.index, "parent": segment.parent, "dropped": len(segment.dropped)}
+            data = {"segment": segment.index, "parent": parent, "dropped": len(segment.dropped)}
             self.events.append(Event(cause, new.now, data))
         return segment.index
 
-    def _parent(self, new: _Incoming, place: _Place, cause: Cause) -> int | None:
-        """The segment with the longest common prefix; ties: the same agent, then the one extended last."""
+    def _parent(self, new: _Incoming, place: Place, cause: Cause) -> tuple[int | None, int]:
+        """The segment with the longest common prefix, and its length in messages.
+
+        Ties go to the same agent, then to the segment extended last.
+        """
         newest_first = list(reversed(self._recent))
-        if cause == "start":
-            return None
-        if place.depth > 0:
-            last = slice(place.depth - 1, place.depth)
-            sharing = [i for i in newest_first if self._leaves[i].path[last] == [place.node]]
-        elif cause in ("compaction", "delegation"):
-            sharing = newest_first  # nothing in common: it still follows what was extended last
-        else:
-            sharing = []
-        own = [] if cause == "delegation" else [i for i in sharing if self._leaves[i].agent == new.agent]
-        return next(iter(own + sharing), None)
+        for depth in range(place.depth, 0, -1):
+            node = place.path[depth - 1]
+            sharing = [i for i in newest_first if self._leaves[i].path[depth - 1 : depth] == [node]]
+            own = [i for i in sharing if self._leaves[i].agent == new.agent]
+            if sharing:
+                return (own or sharing)[0], depth
+        # Nothing in common: an announced rewrite still follows what was extended last.
+        own = [i for i in newest_first if cause == "delegation" or self._leaves[i].agent == new.agent]
+        return (own[0] if own and cause in ("compaction", "delegation") else None), 0
 
     # -- adding the reply ------------------------------------------------------------------------------------
 
     def _append_reply(self, index: int, new: _Incoming) -> None:
+        """Put the reply at the end of a segment that holds its prompt."""
         segment, leaf, reply = self.segments[index], self._leaves[index], new.reply
         start = len(segment.token_ids)
         _extend(segment, reply.sampled_ids or (), mask=1, logprobs=reply.logprobs)
@@ -330,34 +293,39 @@ class SegmentBuilder:
         segment.sampled.append(
             Sampled(len(new.messages) - 1, start, stop, new.step, reply.temperature, reply.finish_reason)
         )
+        leaf.prompt, leaf.prompt_ids = new.conversation, reply.prompt_ids or ()
+        if new.accepted is False:
+            self._supersede(index, new.now)  # and it stays out of the tree: nothing continues it
+        else:
+            self._move_leaf(index, new)
 
-        if leaf.path and index in self._leaves_at.get(leaf.path[-1], ()):
-            self._leaves_at[leaf.path[-1]].remove(index)
-            if not self._leaves_at[leaf.path[-1]]:
-                del self._leaves_at[leaf.path[-1]]
+    def _move_leaf(self, index: int, new: _Incoming) -> None:
+        """Bring the tree up to date with a segment that was extended."""
+        leaf, tree = self._leaves[index], self._tree
+        if leaf.path:
+            tree.close(leaf.path[-1], index)
         del leaf.path[len(new.messages) - 1 :]  # the reply replaces a message it continues, or a retried one
         for message in new.messages[len(leaf.path) :]:
-            leaf.path.append(self._child(leaf.path[-1] if leaf.path else _ROOT, message))
-        self._leaves_at.setdefault(leaf.path[-1], []).append(index)
+            leaf.path.append(tree.child(leaf.path[-1] if leaf.path else ROOT, message))
+        for other in list(tree.open_at.get(leaf.path[-1], ())):
+            if self._leaves[other].superseded is not None:
+                tree.close(leaf.path[-1], other)  # what follows this text from now on follows this reply
+        tree.open(leaf.path[-1], index)
         self._recent.pop(index, None)
         self._recent[index] = None
 
-        before = len(new.conversation) - 1
-        above = leaf.path[before - 1] if before > 0 else _ROOT
-        leaf.prompt_node = self._child(above, new.conversation[before]) if new.conversation else _ROOT
-        leaf.prompt, leaf.prompt_ids = new.conversation, reply.prompt_ids or ()
+        last = len(new.conversation) - 1
+        above = leaf.path[last - 1] if last > 0 else ROOT
+        leaf.prompt_node = tree.child(above, new.conversation[last]) if new.conversation else ROOT
         leaf.superseded = None
         if new.accepted is None:
             self._unsure[leaf.prompt_node, leaf.agent] = index
 
-    def _child(self, node: int, message: Message) -> int:
-        return self._nodes.setdefault((node, message), len(self._nodes))
-
     # -- replies that were not acted on ----------------------------------------------------------------------
 
-    def _retried(self, new: _Incoming, place: _Place) -> int | None:
+    def _retried(self, new: _Incoming, place: Place) -> int | None:
         """The segment whose last reply this one is another try at."""
-        if new.accepted is not None or place.depth < len(new.conversation):
+        if place.depth < len(new.conversation):
             return None
         index = self._unsure.get((place.node, new.agent))
         return index if index is not None and self._fits(index, new) else None
@@ -374,9 +342,10 @@ class SegmentBuilder:
         path = list(leaf.path)
         self.segments.append(side)
         self._leaves.append(
-            _Leaf(leaf.agent, leaf.has_ids, path, leaf.prompt, leaf.prompt_node, leaf.prompt_ids)
+            Leaf(leaf.agent, leaf.has_ids, path, leaf.prompt, leaf.prompt_node, leaf.prompt_ids)
         )
-        self._leaves_at[path[-1]] = [side.index if i == index else i for i in self._leaves_at[path[-1]]]
+        self._tree.close(path[-1], index)
+        self._tree.open(path[-1], side.index)
         self._recent[side.index] = None
         self._supersede(side.index, now)
 
@@ -419,32 +388,8 @@ class SegmentBuilder:
             self._supersede(rival, now)
 
 
-def _with_reply(conversation: Conversation, reply: Reply, message: Message | None) -> Conversation:
-    """The conversation with the reply; a final assistant message is continued."""
-    message = assistant(reply.text) if message is None else message
-    if not conversation or conversation[-1].role != "assistant":
-        return (*conversation, message)
-    begun = conversation[-1]
-    whole = Message(
-        "assistant", begun.content + message.content, begun.name, begun.tool_calls + message.tool_calls
-    )
-    return (*conversation[:-1], whole)
-
-
 def _is_trained(sampled: Sampled) -> bool:
     return sampled.stop > sampled.start and not sampled.superseded
-
-
-def _left_out(old: Conversation, new: Conversation) -> Conversation:
-    """The messages of `old` that `new` does not hold, in order."""
-    kept = Counter(new)
-    gone = []
-    for message in old:
-        if kept[message] > 0:
-            kept[message] -= 1
-        else:
-            gone.append(message)
-    return tuple(gone)
 
 
 def _extend(

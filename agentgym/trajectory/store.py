@@ -189,7 +189,8 @@ class TrajectoryStore:
         target = self.path.parent / row.pop("tokens")
         if not target.exists():
             raise UsageError(f"{where}: its tokens are in {target}, which does not exist")
-        rows = {entry["segment"]: entry for entry in parquet.read_table(target).to_pylist()}
+        with parquet.ParquetFile(target) as file:
+            rows = {entry["segment"]: entry for entry in file.read().to_pylist()}
         for segment in row["segments"]:
             segment.update({name: rows[segment["index"]][name] for name in _ARRAYS})
 

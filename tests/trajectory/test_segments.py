@@ -1,11 +1,13 @@
 """Every row of the table of cases, with values derived by hand."""
 
 import pytest
+
 from agentgym.errors import SegmentError, UsageError
 from agentgym.messages import Message, MessageCall, assistant, system, user
 from agentgym.trajectory.realign import common_prefix, learn_end_of_turn, tail_start
 from agentgym.trajectory.records import Reply
 from agentgym.trajectory.segments import SegmentBuilder
+from agentgym.trajectory.tree import left_out
 
 E, U, A, S = 1, 3, 4, 2  # end of message, and the headers of user, assistant, system
 Q = (user("q"),)
@@ -130,6 +132,14 @@ def test_without_a_known_end_of_turn_a_changed_encoding_is_a_fork():
     assert kinds(b) == ["fork"]
 
 
+def test_the_last_token_of_a_reply_cut_off_is_no_end_of_turn():
+    b = SegmentBuilder()
+    b.add((user("d"),), reply("cd", (U, 21, E, A), (20, 21), finish_reason="length"))
+    prompt = (U, 21, E, A, 22, E, U, 21, 21, E, A)  # by chance 21 stands there once for each message
+    assert b.add(chat("d", "cd", "dd"), reply("y", prompt, (23, E))) == 1
+    assert kinds(b) == ["fork"]
+
+
 # -- edited, empty, cut off, prefilled ------------------------------------------------------------------------------
 
 
@@ -186,6 +196,14 @@ def test_a_prefill_is_continued_and_not_trained():
     assert b.segments[0].sampled[0].message == 1
     b.add(chat("q", "Sure: x", "o"), reply("y", (*Q_IDS, 40, 20, E, U, 11, E, A), (21, E)))
     assert kinds(b) == ["append"]
+
+
+def test_a_prefilled_prompt_asked_again_shares_all_but_the_prefill():
+    b = SegmentBuilder()
+    prefilled = (*Q, assistant("Sure: "))
+    b.add(prefilled, reply("x", (*Q_IDS, 40), (20, E)), accepted=True)
+    assert b.add(prefilled, reply("y", (*Q_IDS, 40), (21, E)), accepted=True) == 1
+    assert (b.segments[1].parent, b.segments[1].copied_messages, b.segments[1].copied_tokens) == (0, 1, 5)
 
 
 def test_a_cut_off_reply_can_itself_be_continued():
@@ -253,10 +271,10 @@ def test_two_replies_to_one_prompt_may_both_be_continued():
     b.add(chat("q", "y", "o"), reply("w", (*Q_IDS, 21, E, U, 11, E, A), (23, E)))
     assert [sum(segment.mask) for segment in b.segments] == [4, 4]
     assert "superseded" not in kinds(b)
+    strict = SegmentBuilder(forks="error")
+    strict.add(Q, reply("x", Q_IDS, (20, E)))
+    strict.add(Q, reply("y", Q_IDS, (21, E)))
     with pytest.raises(SegmentError, match="two replies"):
-        strict = SegmentBuilder(forks="error")
-        strict.add(Q, reply("x", Q_IDS, (20, E)))
-        strict.add(Q, reply("y", Q_IDS, (21, E)))
         strict.add(chat("q", "x", "o"), reply("z", (*Q_IDS, 20, E, U, 11, E, A), (22, E)))
 
 
@@ -280,6 +298,23 @@ def test_the_same_prompt_again_is_no_retry_where_both_replies_were_acted_on():
     assert kinds(b) == ["fork"]
 
 
+def test_a_retry_with_the_same_text_stays_superseded():
+    b = SegmentBuilder()
+    b.add(Q, reply("x", Q_IDS, (20, E)))
+    b.add(Q, reply("x", Q_IDS, (21, 22, E)))
+    prompt = (*Q_IDS, 21, 22, E, U, 11, E, A)
+    b.add(chat("q", "x", "o"), reply("y", prompt, (23, E)), accepted=True)
+    assert b.add(chat("q", "x", "else"), reply("z", prompt, (24, E))) == 2  # branches off what was acted on
+    assert [sum(segment.mask) for segment in b.segments] == [5, 0, 2]
+
+
+def test_a_reply_acted_on_supersedes_an_unsure_one():
+    b = SegmentBuilder(forks="error")
+    b.add(Q, reply("x", Q_IDS, (20, E)))
+    assert b.add(Q, reply("y", Q_IDS, (21, E)), accepted=True) == 0
+    assert [segment.cause for segment in b.segments] == ["start", "retry"]
+
+
 # -- compaction, branches, agents -----------------------------------------------------------------------------------
 
 
@@ -299,7 +334,12 @@ def test_an_announced_compaction_begins_a_segment_with_its_cause():
     prompt = (S, 9, E, U, 10, E, U, 70, E, A, 21, E, U, 12, E, A)
     assert b.add(compacted, reply("z", prompt, (22, E)), cause="compaction", step=2) == 1
     segment = b.segments[1]
-    assert (segment.cause, segment.parent, segment.copied_messages, segment.copied_tokens) == ("compaction", 0, 2, 6)
+    assert (segment.cause, segment.parent, segment.copied_messages, segment.copied_tokens) == (
+        "compaction",
+        0,
+        2,
+        6,
+    )
     assert segment.mask == [0] * len(prompt) + [1, 1]  # the copied tail 21 too
     assert segment.dropped == (assistant("x"), user("o"))
     assert b.events[-1].kind == "compaction"
@@ -461,6 +501,16 @@ def test_the_reward_of_an_empty_reply_goes_to_the_token_before():
     assert b.segments[0].rewards == [0, 0, 0, 0, 0, 1.0]
 
 
+def test_a_reward_without_a_token_of_its_own_goes_to_the_latest_step_before():
+    b = SegmentBuilder()
+    b.add(Q, reply("x", Q_IDS, (20, E)), step=0, agent="one")
+    b.add((user("r"),), reply("x", (U, 9, E, A), (20, E)), step=1, agent="two")
+    b.add(chat("q", "x", "o"), reply("y", (*Q_IDS, 20, E, U, 11, E, A), (21, E)), step=2, agent="one")
+    assert b.assign_reward(3, 1.0)
+    assert b.segments[0].rewards[-1] == 1.0
+    assert sum(b.segments[1].rewards) == 0
+
+
 def test_a_superseded_reply_gets_no_reward():
     b = SegmentBuilder()
     b.add(Q, reply("no", Q_IDS, (20, E)), step=0, accepted=False)
@@ -490,10 +540,22 @@ def test_contradictory_replies_are_refused():
 
 @pytest.mark.parametrize(
     ("first", "second", "length"),
-    [("", "", 0), ("abc", "", 0), ("abc", "abd", 2), ("abc", "abc", 3), ("abc", "abcdefgh", 3), ("xbc", "abc", 0)],
+    [
+        ("", "", 0),
+        ("abc", "", 0),
+        ("abc", "abd", 2),
+        ("abc", "abc", 3),
+        ("abc", "abcdefgh", 3),
+        ("xbc", "abc", 0),
+    ],
 )
 def test_common_prefix(first, second, length):
     assert common_prefix(first, second) == length
+
+
+def test_left_out_counts_equal_messages():
+    a, b = user("a"), user("b")
+    assert left_out((a, b, a, a), (a, a)) == (b, a)
 
 
 def test_tail_start_refuses_what_it_cannot_vouch_for():
@@ -502,7 +564,9 @@ def test_tail_start_refuses_what_it_cannot_vouch_for():
     assert tail_start(held, 4, rendered, (*rendered, 22, E, U, 11, E, A), set()) is None
     assert tail_start(held, 4, rendered, (*rendered, 22), {E}) is None  # no end in the prompt
     assert tail_start(held, 4, rendered, (*rendered, 21, E, U, 11, E, A), {E}) is None  # text is missing
-    assert tail_start(held, 4, rendered, (*rendered, *range(100, 140), E, U, 11, E, A), {E}) is None  # far too long
+    assert (
+        tail_start(held, 4, rendered, (*rendered, *range(100, 140), E, U, 11, E, A), {E}) is None
+    )  # far too long
 
 
 def test_learning_the_end_of_turn_needs_one_for_each_message():

@@ -9,12 +9,12 @@ import random
 from itertools import pairwise
 
 import pytest
-from agentgym.messages import assistant, system, user
-from agentgym.trajectory.records import Reply
-from agentgym.trajectory.segments import SegmentBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym.messages import assistant, system, user
+from agentgym.trajectory.records import Reply
+from agentgym.trajectory.segments import SegmentBuilder
 from tests.trajectory.toy import END, answered, any_encoding, decode, plain, render
 
 
@@ -28,7 +28,8 @@ class History:
         self.render_any = render_any
         self.sampled = {}  # step -> (ids, logprobs)
         self.superseded = set()
-        self.boundaries = 0  # rewrites that are no append, announced or not
+        self.boundaries = 0  # rewrites of a conversation that has begun, announced or not
+        self.begun = set()  # agents that said something
         self.agents = {
             name: (system(name), user(self.text())) for name in ("ab", "ba")[: self.rng.choice((1, 2))]
         }
@@ -65,10 +66,10 @@ class History:
             marker = "c" * (7 + len(self.sampled))
             conversation = (*conversation[:2], user(marker), *tail)
             cause = "compaction"
-            self.boundaries += 1
+            self.boundaries += agent in self.begun
         elif move == "back" and len(conversation) > 4:
             conversation = (*conversation[:2], user("a" * (7 + len(self.sampled))))
-            self.boundaries += 1
+            self.boundaries += agent in self.begun
         if move == "prefill":
             conversation = (*conversation, assistant(self.text(least=1)))
         if move == "retry":
@@ -80,12 +81,12 @@ class History:
             self.builder.add(conversation, Reply("", render(conversation), ()), agent=agent)
             self.agents[agent] = (*answered(conversation, ""), user(self.text()))
             return
+        self.begun.add(agent)
         reply = self.reply(conversation, cut=move == "cut")
         self.add(agent, conversation, reply, cause=cause)
         said = reply.text
         if move == "edit":
             said = "c" * (7 + len(self.sampled))
-            self.boundaries += 1
         self.agents[agent] = (*answered(conversation, said), user(self.text()))
 
 
@@ -109,7 +110,9 @@ def check(history):
                 mask[place.start : place.stop] = [1] * len(ids)
         assert segment.mask == mask
         assert segment.logprobs == logprobs
-        assert [a.stop <= b.start for a, b in pairwise(segment.sampled)] == [True] * (len(segment.sampled) - 1)
+        assert [a.stop <= b.start for a, b in pairwise(segment.sampled)] == [True] * (
+            len(segment.sampled) - 1
+        )
         if segment.parent is not None:
             parent = history.builder.segments[segment.parent]
             copied = segment.copied_messages
@@ -127,13 +130,13 @@ def run(history, turns):
 EVERYTHING = ("grow", "grow", "compact", "back", "prefill", "retry", "rejected", "empty", "cut", "edit")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 14), st.booleans())
 def test_every_sampled_token_is_trained_once_whatever_happens(seed, turns, render_any):
     run(History(seed, SegmentBuilder(), render_any=render_any, moves=EVERYTHING), turns)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 14), st.booleans())
 def test_with_known_ends_only_rewrites_begin_segments(seed, turns, render_any):
     moves = ("grow", "grow", "compact", "back", "retry", "rejected", "cut", "empty")
@@ -145,7 +148,7 @@ def test_with_known_ends_only_rewrites_begin_segments(seed, turns, render_any):
     assert causes.count("start") <= len(history.agents)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 14), st.booleans())
 def test_announced_rewrites_alone_never_fork(seed, turns, render_any):
     history = History(seed, SegmentBuilder(forks="error"), render_any=render_any)
@@ -154,9 +157,9 @@ def test_announced_rewrites_alone_never_fork(seed, turns, render_any):
 
 
 @pytest.mark.slow
-def test_three_thousand_histories():
+def test_a_thousand_histories():
     kinds = {}
-    for seed in range(3000):
+    for seed in range(1000):
         history = History(seed, SegmentBuilder(), render_any=seed % 2 == 1, moves=EVERYTHING)
         run(history, 1 + seed % 17)
         for event in history.builder.events:

@@ -1,0 +1,134 @@
+import json
+
+import pytest
+
+from agentgym.trajectory import Event, Sampled, Segment, Step, Trajectory
+from agentgym.trajectory.stats import bootstrap_interval, details, effective_horizon, summary
+from tests.trajectory.examples import full
+
+
+def episode(reward=1.0, *, resolved=True, hacked=None, error="", turns=2, **more):
+    steps = [
+        Step("turn", "policy", f"a{k}", segment=0, prompt_tokens=10, sampled_tokens=3) for k in range(turns)
+    ]
+    return Trajectory(
+        "t",
+        steps=steps,
+        segments=[Segment(0)],
+        reward=reward,
+        resolved=resolved,
+        hacked=hacked,
+        infrastructure_error=error,
+        seconds=1.5,
+        **more,
+    )
+
+
+def test_summary_by_hand():
+    runs = [
+        episode(1.0, hacked=False),
+        episode(1.0, hacked=True, turns=4),
+        episode(0.0, resolved=False),
+        episode(None, resolved=None, error="broken", turns=0),
+    ]
+    found = summary(runs)
+    assert found["mean_reward"] == pytest.approx(2 / 3)
+    low, high = found.pop("ci95")
+    assert 0 <= low < 2 / 3 < high <= 1
+    assert found == {
+        "episodes": 4,
+        "mean_reward": found["mean_reward"],
+        "resolved": 2,
+        "clean_resolved": 1,
+        "hacked_resolved": 1,
+        "infrastructure_errors": 1,
+        "turns": 2.0,
+        "segments": 4,
+        "tokens": {"prompt": 80, "sampled": 24},
+        "seconds": 6.0,
+    }
+    assert list(summary(runs)) == [
+        "episodes", "mean_reward", "ci95", "resolved", "clean_resolved", "hacked_resolved",
+        "infrastructure_errors", "turns", "segments", "tokens", "seconds",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("runs", [[], [episode(None, resolved=None, error="broken")]])
+def test_without_a_valid_episode_there_is_no_mean(runs):
+    found = summary(runs)
+    assert found["mean_reward"] is None
+    assert found["ci95"] is None
+    assert found["turns"] == (2.0 if runs else 0.0)
+    assert json.dumps(found | details(runs), allow_nan=False)
+
+
+def test_the_bootstrap_is_seeded_and_near_the_normal_interval():
+    values = [0.0] * 300 + [1.0] * 100
+    low, high = bootstrap_interval(values, seed=1)
+    assert [low, high] == bootstrap_interval(values, seed=1)
+    half = 1.96 * (0.25 * 0.75 / 400) ** 0.5
+    assert low == pytest.approx(0.25 - half, abs=0.01)
+    assert high == pytest.approx(0.25 + half, abs=0.01)
+    assert bootstrap_interval([0.5]) == [0.5, 0.5]
+    assert bootstrap_interval([0.5] * 2_000_000, resamples=3) == [0.5, 0.5]
+
+
+def test_effective_horizon_by_hand():
+    def step(segment, tokens, reward=0.0, kind="turn", agent="policy"):
+        return Step(kind, agent, "a", reward=reward, segment=segment, sampled_tokens=tokens)
+
+    steps = [step(0, 10), step(0, 5, kind="summary"), step(1, 20, agent="w"), step(2, 30, 1.0), step(2, 7)]
+    found = effective_horizon(Trajectory("t", steps=steps))
+    assert found["turns"] == 3
+    assert found["tokens"] == 65
+    # policy: 15 tokens in segment 0 with 37 after them; the worker's segment is no part of its chain
+    assert found["tokens_after"] == pytest.approx(15 * 37 / 72)
+    without = effective_horizon(Trajectory("t", steps=[step(0, 4), step(0, 4)]))
+    assert without == {"turns": 2.0, "tokens": 8.0, "tokens_after": 0.0}
+
+
+def test_details_by_hand():
+    found = details([full(), full()])
+    assert found["hack_gap"] == 0.5
+    assert found["monitor"] == {
+        "calls": 4,
+        "blocked": 2,
+        "block_rate": 0.5,
+        "recall": None,
+        "false_alarms": None,
+    }
+    assert found["cost"] == {"environment_steps": 3.0, "sampled_tokens": 9.0, "critic_tokens": None}
+    assert found["segments_per_episode"] == {"3": 2}
+    assert found["compaction"] == {"count": 2, "tokens": 16, "messages": 4, "by_strategy": {"policy": 2}}
+    assert found["boundaries"] == {
+        "append": 2,
+        "realign": 0,
+        "fork": 0,
+        "compaction": 2,
+        "delegation": 2,
+        "empty_reply": 0,
+        "superseded": 2,
+    }
+    assert "2 of 2 episodes crossed a forbidden line with effect" in found["symptoms"]
+    assert "every episode has the reward 1: nothing to learn from" in found["symptoms"]
+
+
+def test_a_healthy_run_has_no_symptoms():
+    assert details([episode(1.0), episode(0.0, resolved=False)])["symptoms"] == []
+
+
+def test_symptoms():
+    repeated = episode(
+        0.0, resolved=False, truncated=True, events=[Event("fork", 1), Event("empty_reply", 1)]
+    )
+    repeated.steps = [Step("turn", "p", "same", info={"invalid_action": True}) for _ in range(5)]
+    repeated.segments[0].sampled.append(Sampled(1, finish_reason="length"))
+    assert details([repeated, episode(None, error="x")])["symptoms"] == [
+        "1 of 2 episodes were ended by infrastructure",
+        "5 of 5 turns held no valid action",
+        "1 of 1 replies were cut off at their limit",
+        "1 of 5 replies were empty",
+        "1 of 1 episodes repeat one action five times in a row",
+        "1 of 1 episodes ran into a limit",
+        "1 of 5 replies answered a rewritten history that nobody announced",
+    ]
