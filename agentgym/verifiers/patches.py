@@ -1,8 +1,8 @@
 """Unified diffs and folder trees, with git as a tool that reads nothing of the trees it is pointed at.
 
-A tree an agent left behind is hostile input: its `.git`, hooks, attributes, filters and ignore files must neither run
-nor decide what a diff shows. So git runs here with an empty configuration and a throw-away repository of its own, and
-the files to look at are listed by us, one by one, never by git.
+A tree an agent left behind is hostile input: its `.git`, hooks, attributes, filters and ignore files must
+neither run nor decide what a diff shows. So git runs here with an empty configuration and a throw-away
+repository of its own, and the files to look at are listed by us, one by one, never by git.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def parents(key: str) -> list[str]:
 def tree_diff(base: Path, changed: Path) -> str:
     """Unified diff in git's form that turns the tree `base` into the tree `changed`; empty if they are equal.
 
-    Renames appear as a removal and a new file; binary files are included. Bytes that are no UTF-8 appear as surrogate
-    escapes, which `apply_patch` turns back.
+    Renames appear as a removal and a new file; binary files are included. Bytes that are no UTF-8 appear as
+    surrogate escapes, which `apply_patch` turns back.
     """
     old, new = list_tree(base), list_tree(changed)
     differing = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}

@@ -1,11 +1,11 @@
 """Runs pytest inside the grading sandbox and reports every test on a channel of its own.
 
-This file is executed as a script by the task's interpreter, where agentgym is not installed: standard library and
-pytest only. `agentgym.verifiers.tests` starts it, writes one line of JSON to its standard input (`nonce`, `root`,
-`python_path`, `arguments`) and reads the report from its standard output.
+This file is executed as a script by the task's interpreter, where agentgym is not installed: standard
+library and pytest only. `agentgym.verifiers.suite` starts it, writes one line of JSON to its standard input
+(`nonce`, `root`, `python_path`, `arguments`) and reads the report from its standard output.
 
-The code under test runs in this very process. What is done against a forged report, and what that cannot do, is
-described in `agentgym.verifiers.tests`.
+The code under test runs in this very process. What is done against a forged report, and what that cannot do,
+is described in `agentgym.verifiers.tests`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Reporter:
         self._machinery: dict[tuple[str, str], Any] = {}
 
     def pytest_load_initial_conftests(self) -> None:
-        # After pytest's own start-up patches (which ask to be first), before conftest files (which come last).
+        # After pytest's own start-up patches (which ask to be first), before conftest files (which come
+        # last).
         self._machinery = machinery()
 
     @pytest.hookimpl(hookwrapper=True)
@@ -89,7 +90,9 @@ class Reporter:
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self._channel.send(collect_error=report.nodeid, error=str(report.longrepr)[-DETAIL:])
+            lines = str(report.longrepr).splitlines()
+            errors = [line[1:].strip() for line in lines if line.startswith("E ")] or lines or [""]
+            self._channel.send(collect_error=report.nodeid, error=errors[-1][:DETAIL])
 
 
 def statement_at(path: str, line: int) -> str:
@@ -167,7 +170,7 @@ def plugin_arguments() -> list[str]:
 
 def main() -> None:
     order = json.loads(sys.stdin.readline())
-    channel = Channel(order["nonce"])
+    channel = Channel(order.pop("nonce"))
     root = order["root"]
     channel.send(begin=sys.version.split()[0])
     python_path = [os.path.normpath(os.path.join(root, entry)) for entry in order["python_path"]]

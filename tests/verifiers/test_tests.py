@@ -13,7 +13,7 @@ import pytest
 
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.sandbox import Limits
-from agentgym.verifiers import tests as grading
+from agentgym.verifiers import suite as running
 from agentgym.verifiers.patches import tree_diff
 from agentgym.verifiers.tests import HiddenTests, Protected, TestSuite, junit_id, run_suite
 
@@ -315,6 +315,10 @@ def test_all_attacks_through_files_at_once_do_not_hurt_the_fix(hidden: HiddenTes
 # Attacks in the code under test, which runs in pytest's process: the run is not believed, or nothing changes.
 
 FORGED_LINES = '{"test": "tests/test_hidden.py::test_add[2]", "status": "passed"}\\n'
+STEAL = """\
+import gc
+channel = next(thing for thing in gc.get_objects() if type(thing).__name__ == "Channel")
+"""
 CODE = {
     "exit at import": QUIT,
     "exit when called": BROKEN.replace("return a - b", "import os; os._exit(0)"),
@@ -363,7 +367,15 @@ CODE = {
     "background writer": BROKEN + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    while True:\n"
     "        for fd in range(64):\n            try: os.write(fd, b'x')\n            except OSError: pass\n"
     "        for name in ('/tmp/junit.xml', 'junit.xml', 'results.json'):\n"
-    "            try: open(name, 'w').write('<testsuites/>')\n            except OSError: pass\n        time.sleep(0.01)\n",
+    "            try: open(name, 'w').write('<testsuites/>')\n            except OSError: pass\n"
+    "        time.sleep(0.01)\n",
+    "stolen channel, forged results": BROKEN
+    + STEAL
+    + "channel.send(test='tests/test_hidden.py::test_add[2]', status='passed')\n"
+    "channel.send(test='tests/test_hidden.py::test_add[3]', status='passed')\n"
+    "channel.send(test='tests/test_hidden.py::TestMore::test_add_more', status='passed')\n",
+    "stolen channel, early end": BROKEN + STEAL + "channel.send(end=1, foreign=[])\nimport os; os._exit(1)\n",
+    "stolen channel, broken lines": BROKEN + STEAL + "channel.send(end='x')\nchannel.send(test=[1])\n",
     "other process as parent": BROKEN + "import os\nif os.fork():\n    os._exit(0)\n",
 }
 
@@ -414,7 +426,7 @@ def test_a_runner_that_does_not_start_is_infrastructure(
 ) -> None:
     broken = tmp_path / "runner.py"
     broken.write_text("raise RuntimeError('no pytest here')\n")
-    monkeypatch.setattr(grading, "RUNNER", broken)
+    monkeypatch.setattr(running, "RUNNER", broken)
     with pytest.raises(InfrastructureError, match="no pytest here"):
         run_suite(base, TestSuite(python=Path(sys.executable)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,10 @@ class SweEnv(AgentEnv):
     Calls of the tools ``bash``, ``view``, ``edit``, ``create``, ``submit`` in the protocol chosen. Every command of
     ``bash`` starts in the repository's root in a shell of its own, unless `persistent_shell`; with the protocol
     "bash", which knows only that tool, the command ``submit`` submits.
+
+    ## Observations
+    What the tools answer: a command's output with its exit status where that is not 0, numbered lines of a file, what
+    was changed. Long answers are cut in the middle.
 
     ## Reward
     0 before the end. At the end, also when turns run out, 1.0 if the policy's changes resolve the task, else 0.0: they
@@ -125,6 +130,7 @@ class SweEnv(AgentEnv):
         """
         if command.strip() == "submit":
             return ToolResult(self.submit())
+        _refuse_nul("a command", command)
         timeout = max(0.1, min(self.command_timeout, self.seconds_left))
         if self.persistent_shell:
             if self._shell is None:
@@ -145,10 +151,24 @@ class SweEnv(AgentEnv):
             start: first line to show.
             end: last line to show; by default 400 lines from the first.
         """
+        _refuse_nul("a path", path)
         try:
             text = self._read(path)
         except IsADirectoryError:
-            command = ["find", path, "-maxdepth", "2", "-not", "-path", "*/.git/*", "-not", "-name", "*.pyc"]
+            folder = posixpath.normpath(path or ".")
+            start_at = f"./{folder}" if folder.startswith("-") else folder  # find would take it for an option
+            command = [
+                "find",
+                start_at,
+                "-maxdepth",
+                "2",
+                "-not",
+                "-path",
+                "*/.git/*",
+                "-not",
+                "-name",
+                "*.pyc",
+            ]
             entries = sorted(self.sandbox.exec(command, timeout=self.command_timeout).stdout.splitlines())
             more = [f"... {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
             return "\n".join(entries[:_ENTRIES_SHOWN] + more)
@@ -169,6 +189,7 @@ class SweEnv(AgentEnv):
             old: the text to replace.
             new: the text to put there.
         """
+        _refuse_nul("a path", path)
         try:
             text = self._read(path, exact=True)
         except IsADirectoryError:
@@ -188,6 +209,7 @@ class SweEnv(AgentEnv):
             path: relative to the repository's root.
             content: the file's text.
         """
+        _refuse_nul("a path", path)
         if self.sandbox.exec(["test", "-e", path], timeout=self.command_timeout).exit_code == 0:
             raise ToolError(f"{path} exists already; change it with edit")
         self._write(path, content)
@@ -214,11 +236,10 @@ class SweEnv(AgentEnv):
     def gold(self) -> str:
         """Apply the gold patch, then submit."""
         assert self._prepared is not None
-        if self.episode.turns:
-            return self._written("submit")
-        return self._written(
-            "bash", command=f"git apply <<'END_OF_PATCH'\n{self._prepared.gold_patch}\nEND_OF_PATCH"
-        )
+        command = f"git apply <<'END_OF_PATCH'\n{self._prepared.gold_patch}\nEND_OF_PATCH"
+        repair = self._written("bash", command=command)
+        done = any(turn.action == repair for turn in self.episode.turns)
+        return self._written("submit") if done else repair
 
     def cheats(self) -> Mapping[str, Sequence[str]]:
         """Attempts on the test run instead of the defect; each ends with a submission."""
@@ -238,8 +259,9 @@ class SweEnv(AgentEnv):
         return {name: [self._written("bash", command=command), submit] for name, command in commands.items()}
 
     def secrets(self, task: Task) -> Sequence[str]:
-        """Lines of the gold patch and of the hidden tests that stand nowhere in the tree or the problem statement."""
-        return prepare(record_of(task), backend=self.backend, allow_unsafe=self.allow_unsafe).secret_lines()
+        """The gold patch and the hidden tests."""
+        prepared = prepare(record_of(task), backend=self.backend, allow_unsafe=self.allow_unsafe)
+        return [patch for patch in (prepared.gold_patch, prepared.record.test_patch) if patch]
 
     def teardown(self) -> None:
         """Close the sandbox."""
@@ -335,6 +357,12 @@ class SweEnv(AgentEnv):
         if self.protocol.name == "bash" and name == "submit":
             name, arguments = "bash", {"command": "submit"}
         return self.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
+
+
+def _refuse_nul(what: str, text: str) -> None:
+    """The operating system takes texts up to the first NUL; a policy that writes one is told so."""
+    if "\0" in text:
+        raise ToolError(f"{what} cannot hold a NUL byte")
 
 
 def record_tasks(records: Sequence[SweRecord], *, name: str) -> TaskSet:

@@ -75,7 +75,8 @@ def _satisfies(running: tuple[int, ...], clause: str) -> bool:
 
 
 def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> Path:
-    """The tree as the policy gets it, without `.git`: snapshot, bug patch, set-up commands. Only read it, copy to use.
+    """The tree as the policy gets it, without `.git`: snapshot, bug patch, set-up commands. Only read it,
+    copy to use.
 
     Prepared once and kept in the cache folder.
 
@@ -217,7 +218,8 @@ def validate_records(
 
     Args:
         records: the tasks.
-        backend, allow_unsafe: for `make_sandbox`.
+        backend: for `make_sandbox`.
+        allow_unsafe: for `make_sandbox`.
         progress: called with an instance id, how many are done, and how many there are.
 
     Returns:

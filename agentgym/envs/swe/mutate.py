@@ -1,16 +1,19 @@
 """Small defects in Python source: found by syntax tree, made by splicing bytes, so comments and layout stay.
 
-`find_sites` lists where a defect of a known kind can be put, in a fixed order; `apply` puts one there. Left alone are
-docstrings and other texts, annotations, assertions, names such as ``__version__``, code for type checkers only, code
-that asks for the interpreter's version, and everything inside f-strings, whose positions Python 3.11 gets wrong.
+`find_sites` lists where a defect of a known kind can be put, in a fixed order; `apply` puts one there. Left
+alone are docstrings and other texts, annotations, assertions, names such as ``__version__``, code for type
+checkers only, code that asks for the interpreter's version, and everything inside f-strings, whose
+positions Python 3.11 gets wrong.
 """
 
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[bytes, bytes]] = {
     ast.Lt: (rb"<", b"<="),
@@ -54,7 +57,8 @@ def apply(source: bytes, site: Site) -> bytes:
     """The source with the defect.
 
     Raises:
-        ValueError: the result does not parse or means the same; `find_sites` gives no such site for this source.
+        ValueError: the result does not parse or means the same; `find_sites` gives no such site for this
+            source.
     """
     mutated = source[: site.start] + site.replacement + source[site.end :]
     try:
@@ -76,8 +80,11 @@ def find_sites(source: bytes) -> list[Site]:
         tree = ast.parse(source)
     except (UnicodeDecodeError, SyntaxError, ValueError):
         return []
-    head = b"".join(source.splitlines()[:2])
-    if source.startswith(b"\xef\xbb\xbf") or re.search(rb"coding[:=]\s*(?!utf-?8)", head):
+    declared = re.search(
+        rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", b"\n".join(source.splitlines()[:2]), re.MULTILINE
+    )
+    other_encoding = declared is not None and declared.group(1).lower() not in (b"utf-8", b"utf8")
+    if source.startswith(codecs.BOM_UTF8) or other_encoding:
         return []
     return sorted(_Finder(source).block(tree.body))
 
@@ -225,7 +232,7 @@ class _Finder:
         if ast.dump(first) == ast.dump(second):
             return
         spans = [self._start(first), self._end(first), self._start(second), self._end(second)]
-        one, gap, two = (self._source[a:b] for a, b in zip(spans, spans[1:], strict=False))
+        one, gap, two = (self._source[a:b] for a, b in pairwise(spans))
         yield self._site("swapped_arguments", spans[0], spans[3], two + gap + one)
 
 

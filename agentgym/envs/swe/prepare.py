@@ -11,10 +11,7 @@ from agentgym.envs.swe.grading import gold_patch, hidden_tests
 from agentgym.envs.swe.pythonenv import publish
 from agentgym.envs.swe.records import SweRecord
 from agentgym.envs.swe.repo import make_repository
-from agentgym.verifiers.patches import list_tree
 from agentgym.verifiers.tests import HiddenTests, copy_tree
-
-_SHORTEST_SECRET = 20  # characters; shorter lines occur by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +32,6 @@ class PreparedTask:
 
     def __deepcopy__(self, memo: dict[int, object]) -> PreparedTask:
         return self
-
-    def secret_lines(self) -> list[str]:
-        """Lines of the gold patch and the hidden tests that a policy can have from nowhere but its own work."""
-        known = "\n".join(
-            entry.content.decode("utf-8", "replace") for entry in list_tree(self.tests.base).values()
-        )
-        known += self.record.problem_statement + self.record.hints_text
-        patches = f"{self.gold_patch}\n{self.record.test_patch}"
-        added = (
-            line[1:].strip() for line in patches.splitlines() if line.startswith("+") and line[:3] != "+++"
-        )
-        return [line for line in dict.fromkeys(added) if len(line) >= _SHORTEST_SECRET and line not in known]
 
 
 def prepare(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> PreparedTask:

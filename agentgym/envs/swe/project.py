@@ -31,7 +31,8 @@ _REQUIREMENT_FILES = (
     "requirements/tests.txt",
     "tests/requirements.txt",
 )
-# Checkers, coverage and parallel runs: asked for by many projects, needed by no test (their options are not used).
+# Checkers, coverage and parallel runs: asked for by many projects, needed by no test (their options are not
+# used).
 _NOT_NEEDED = re.compile(
     r"(tox|nox|ruff|mypy|black|isort|flake8.*|pylint|pyright|pre-commit|sphinx.*|twine|build|wheel|codecov|coveralls"
     r"|coverage|types-.*|pytest-(cov|xdist|black|ruff|mypy|enabler|checkdocs|flake8|perf|ignore-flaky|home|randomly"
@@ -204,8 +205,10 @@ def _requirements(tree: Path, name: str, info: Message, pyproject: dict[str, Any
 
 
 def library_files() -> set[str]:
-    """``folder/file.py`` of all Python files that come with the interpreter, the copies inside its pip included.
+    """``folder/file.py`` of all Python files that come with the interpreter, the copies inside its pip
+    included.
 
-    The interpreter is visible in the policy's sandbox: a bug in one of these files could be undone by copying.
+    The interpreter is visible in the policy's sandbox: a bug in one of these files could be undone by
+    copying.
     """
     return {f"{path.parent.name}/{path.name}" for path in Path(sys.base_prefix, "lib").rglob("*.py")}

@@ -46,7 +46,8 @@ class SweRecord:
         requirements: what the tests need, in pip's notation, never the target itself.
         setup: commands run once in the prepared tree, without network.
         log_parser: for records of other projects; not used here.
-        fail_to_pass, pass_to_pass: test ids, node ids or ``classname::name``; `FAIL_TO_PASS`, `PASS_TO_PASS` in files.
+        fail_to_pass, pass_to_pass: test ids, node ids or ``classname::name``; `FAIL_TO_PASS`, `PASS_TO_PASS`
+            in files.
         limits: for one run of the tests.
         bugs: synthetic tasks: kind, file and line of each injected bug.
         extra: fields of the file this version does not know, kept as they are. `hidden_paths` is one that

@@ -77,7 +77,8 @@ def pack_tree(tree: Path) -> bytes:
 
 
 def clean_tree(tree: Path) -> None:
-    """Remove byte code, caches, repository data and build products, which may hold another state of the source.
+    """Remove byte code, caches, repository data and build products, which may hold another state of the
+    source.
 
     Egg-info stays: packages that look up their own version or entry points need it.
     """
@@ -103,8 +104,8 @@ def _remove(path: Path) -> None:
 def make_repository(tree: Path) -> str:
     """Make `tree` a fresh git repository with one commit on branch ``main``, and return the commit's hash.
 
-    Author and date are fixed: equal trees give equal hashes. There is no remote, no hook, no reflog and no object
-    that the commit does not hold, so there is nothing to dig for.
+    Author and date are fixed: equal trees give equal hashes. There is no remote, no hook, no reflog and no
+    object that the commit does not hold, so there is nothing to dig for.
     """
     git_dir = tree / ".git"
     if git_dir.is_symlink() or git_dir.exists():

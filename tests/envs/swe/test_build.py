@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from agentgym.envs.swe.records import SweRecord, load_records, write_records
 from agentgym.envs.swe.repo import apply_patch, tree_diff
 from agentgym.errors import TaskError
 from agentgym.verifiers.patches import list_tree
+from agentgym.verifiers.tests import SuiteRun, TestSuite
 
 PACKAGE = {
     "PKG-INFO": "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.5\nLicense: MIT\nRequires-Python: >=3.8\n",
@@ -173,8 +175,7 @@ def test_what_a_built_task_looks_like(built: Path, records: list[SweRecord]) -> 
         assert record.test_targets == ("tests",)
         assert record.license == "MIT"
         assert record.python == ">=3.8"
-        assert record.limits.time_s is not None
-        assert record.limits.time_s >= 60
+        assert record.limits.time_s == 120.0
         assert re.fullmatch("[0-9a-f]{40}", record.base_commit)
         total = len(record.fail_to_pass) + len(record.pass_to_pass)
         assert total == 18  # the skipped one is in neither
@@ -239,9 +240,8 @@ def test_validate_and_grade(records: list[SweRecord]) -> None:
         grade_patch(records, record.instance_id[:-1], "")
 
 
+@pytest.mark.slow
 def test_unsound_records_are_told_apart(records: list[SweRecord], tmp_path: Path) -> None:
-    from dataclasses import replace
-
     record = replace(records[0], pass_to_pass=())
     no_defect = replace(
         record, instance_id="no-defect", fail_to_pass=records[0].pass_to_pass[:1], patch="", bug_patch=""
@@ -337,6 +337,30 @@ def test_nothing_is_left_when_writing_is_interrupted(
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
+def test_tests_without_stable_ids_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shifting = ["t.py::test_a[0-x]", "t.py::test_a[1-x]"]
+    runs = [
+        SuiteRun(
+            {"t.py::test_a[same]": "passed", node: "passed", "t.py::test_b": "passed"}, {}, "", 1, "", 1.0
+        )
+        for node in shifting
+    ]
+    monkeypatch.setattr(build, "run_suite", lambda tree, suite: runs.pop())
+    project = inspect_project(put_tree(tmp_path / "tree", PACKAGE))
+    suite = TestSuite(python=Path(sys.executable))
+    assert build._clean_runs(project, tmp_path / "tree", suite) == ({"t.py::test_b"}, 1.0)
+
+
+def test_time_limits_are_generous_and_coarse() -> None:
+    assert [build._generous(seconds) for seconds in (0.0, 1.0, 11.9, 12.5, 100.0)] == [
+        120,
+        120,
+        120,
+        240,
+        1920,
+    ]
+
+
 # What a tree tells about itself
 
 
@@ -398,8 +422,6 @@ def test_metadata_is_added_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_python_versions(records: list[SweRecord]) -> None:
-    from dataclasses import replace
-
     running = ".".join(map(str, sys.version_info[:2]))
     for fit in ("", ">=3.8", f"=={running}.*", f"~={running}", ">=3, <4", "!=3.9.*"):
         assert task_python(replace(records[0], python=fit)) == Path(sys.executable)
@@ -411,10 +433,10 @@ def test_python_versions(records: list[SweRecord]) -> None:
 
 
 def test_test_commands() -> None:
-    from agentgym.envs.swe.grading import _command_arguments
-
-    command = "python -I -m pytest -q -x -n 4 --junitxml out.xml --maxfail=1 -k a -p no:randomly {targets} tests".split()
-    assert _command_arguments(SweRecord("a", test_command=tuple(command))) == (
+    command = (
+        "python -I -m pytest -q -x -n 4 --junitxml out.xml --maxfail=1 -k a -p no:randomly {targets} tests"
+    )
+    assert grading._command_arguments(SweRecord("a", test_command=tuple(command.split()))) == (
         "-q",
         "-k",
         "a",
@@ -422,12 +444,10 @@ def test_test_commands() -> None:
         "no:randomly",
     )
     with pytest.raises(TaskError, match="to run pytest"):
-        _command_arguments(SweRecord("a", test_command=("make", "test")))
+        grading._command_arguments(SweRecord("a", test_command=("make", "test")))
 
 
 def test_set_up_commands_run_once_in_the_tree(built: Path, records: list[SweRecord], tmp_path: Path) -> None:
-    from dataclasses import replace
-
     record = replace(records[0], setup=("echo made > generated.txt", ("touch", "other.txt")))
     tree = task_tree(record)
     assert (tree / "generated.txt").read_text() == "made\n"

@@ -118,6 +118,11 @@ def test_tools(env: Any) -> None:
         said(env, "create", path="ledger.py", content="") == "ledger.py exists already; change it with edit"
     )
     assert said(env, "edit", path="tests", old="a", new="b") == "tests is a folder"
+    assert said(env, "bash", command="echo a\0b") == "a command cannot hold a NUL byte"
+    for name, rest in (("view", {}), ("edit", {"old": "a", "new": "b"}), ("create", {"content": ""})):
+        assert said(env, name, path="a\0b", **rest) == "a path cannot hold a NUL byte"
+        assert "ledger" not in said(env, name, path="../../etc/shadow", **rest)
+    assert said(env, "view", path="") == said(env, "view", path=".")
 
 
 def test_a_command_has_no_memory_unless_asked(env: Any) -> None:
@@ -150,8 +155,9 @@ def test_a_long_output_is_cut() -> None:
 
 def test_nothing_of_the_solution_is_in_reach(env: Any) -> None:
     env.reset(options=TASK)
-    secrets = env.secrets(env.episode.task)
-    assert "assert account.undo() == -200" in secrets
+    gold, hidden = env.secrets(env.episode.task)
+    assert "+        self.balance -= last" in gold
+    assert "+    assert account.undo() == -200" in hidden
     wanted = " ".join(f"-e '{line}'" for line in ("self.balance -= last", "assert account.undo() == -200"))
     found = said(env, "bash", command=f"grep -rF {wanted} . /tmp /usr/lib/python3 2>/dev/null")
     assert found == "[exit status 1]"

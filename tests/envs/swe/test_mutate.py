@@ -111,6 +111,11 @@ def test_files_in_another_encoding_have_no_sites(data: bytes) -> None:
     assert find_sites(data) == []
 
 
+@pytest.mark.parametrize("head", ["# -*- coding: utf-8 -*-", "# vim: set fileencoding=UTF8 :", "# encoding"])
+def test_a_declared_utf8_is_fine(head: str) -> None:
+    assert len(find_sites(f"{head}\nx = 1\n".encode())) == 1
+
+
 def test_lines_are_the_editor_s() -> None:
     assert [(site.kind, site.line) for site in find_sites(b"# one\n\nx = 1\ny = True\n")] == [
         ("integer", 3),

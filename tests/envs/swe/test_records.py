@@ -61,7 +61,9 @@ def test_a_full_record_survives_the_round_trip(tmp_path: Path) -> None:
 
 
 def test_defaults() -> None:
-    record = record_from_dict({"instance_id": "x", "test_targets": [], "python_path": ["/work/tree", "lib"]})
+    record = record_from_dict(
+        {"instance_id": "x", "test_targets": [], "python_path": ["/anywhere/tree", "lib"]}
+    )
     assert record.test_targets == ("tests",)
     assert record.python_path == (".", "lib")
     assert record.limits == RecordLimits()
@@ -94,7 +96,7 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str, expected: str) -> N
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="nothing.jsonl"):
+    with pytest.raises(TaskError, match=r"nothing\.jsonl"):
         load_records(tmp_path / "nothing.jsonl")
     with pytest.raises(TaskError, match="at least one record"):
         load(tmp_path, "\n\n")

@@ -1,0 +1,248 @@
+"""One run of a tree's tests in a fresh sandbox, and how much of its report may be believed.
+
+Why it is done this way is said in `agentgym.verifiers.tests`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from agentgym.errors import InfrastructureError
+from agentgym.sandbox import make_sandbox, python_binds
+from agentgym.sandbox.base import ExecResult, Limits
+
+RUNNER = Path(__file__).with_name("pytest_runner.py")
+
+# Options of the project's own configuration that would change what runs or ask for plugins nobody needs here.
+# The rest of it (which files and functions are tests, markers, asyncio mode) is the base tree's and stays.
+_OVERRIDES = ("addopts=", "filterwarnings=", "required_plugins=", "minversion=", "log_cli=false", "log_file=")
+CONFIG_FILES = (
+    "pytest.toml",
+    ".pytest.toml",
+    "pytest.ini",
+    ".pytest.ini",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+)
+
+_CANARY = """\
+import unittest
+
+import pytest
+
+
+def test_{0}():
+    assert sorted("ba") == ["b", "a"]
+
+
+def test_{1}():
+    raise LookupError("expected")
+
+
+def test_{2}():
+    with pytest.raises(ValueError):
+        int("1")
+
+
+class Test{3}(unittest.TestCase):
+    def test_{3}(self):
+        self.assertEqual(sorted("ba"), ["b", "a"])
+"""
+_CANARIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TestSuite:
+    """How the tests of one tree are run.
+
+    Attributes:
+        python: interpreter of the task's own environment; has pytest, not the package under test.
+        targets: files and folders for pytest, relative to the tree.
+        python_path: folders the package is imported from, relative to the tree.
+        arguments: further pytest arguments.
+        limits: of the sandbox; `wall_s` bounds the whole run.
+        backend, allow_unsafe: for `make_sandbox`.
+    """
+
+    __test__ = False
+
+    python: Path
+    targets: tuple[str, ...] = ("tests",)
+    python_path: tuple[str, ...] = (".",)
+    arguments: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=lambda: Limits(wall_s=300.0))
+    backend: str = "auto"
+    allow_unsafe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """One run of the tests.
+
+    Attributes:
+        statuses: pytest node id -> passed, failed, skipped, error or repeated (reported more than once).
+        failures: node id -> the failing statement of the test and the error, for those that failed.
+        problem: why nothing of this may be believed; empty for a sound run.
+        exit_code: of pytest.
+        output: end of what was printed.
+        seconds: wall time.
+        timed_out: the run was stopped.
+    """
+
+    statuses: Mapping[str, str]
+    failures: Mapping[str, tuple[str, str]]
+    problem: str
+    exit_code: int
+    output: str
+    seconds: float
+    timed_out: bool = False
+
+    def passed(self) -> set[str]:
+        """Node ids that passed; none unless the run is sound."""
+        return (
+            set() if self.problem else {node for node, status in self.statuses.items() if status == "passed"}
+        )
+
+
+def junit_id(node: str) -> str:
+    """The ``classname::name`` under which JUnit reports show a pytest node id."""
+    address, bracket, parameters = node.partition("[")
+    names = address.split("::")
+    names[0] = names[0].replace("/", ".").removesuffix(".py")
+    return ".".join(names[:-1]) + "::" + names[-1] + bracket + parameters
+
+
+def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
+    """Run the tests of `tree` in a fresh sandbox; the folder itself is only read.
+
+    Raises:
+        InfrastructureError: the sandbox or the runner did not start.
+    """
+    nonce = secrets.token_hex(16)
+    words = [secrets.token_hex(4) for _ in range(_CANARIES + 1)]
+    binds = {**python_binds(str(suite.python)), str(RUNNER): str(RUNNER)}
+    canary = f"{_canary_folder(tree, suite.targets)}/test_{words[-1]}.py".removeprefix("./")
+    with make_sandbox(
+        suite.backend, limits=suite.limits, allow_unsafe=suite.allow_unsafe, binds=binds
+    ) as sandbox:
+        sandbox.upload(tree)
+        sandbox.write(canary, _CANARY.format(*words))
+        root = sandbox.workspace
+        order = {
+            "nonce": nonce,
+            "root": root,
+            "python_path": suite.python_path,
+            "arguments": _pytest_arguments(tree, suite, root, canary),
+        }
+        result = sandbox.exec(
+            [str(suite.python), "-s", "-P", str(RUNNER)],
+            timeout=suite.limits.wall_s,
+            env={
+                "PATH": f"{suite.python.parent}:/usr/local/bin:/usr/bin:/bin",
+                "HOME": "/tmp",
+                "LANG": "C.UTF-8",
+                "PYTHONHASHSEED": "0",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            cwd="/",
+            stdin=(json.dumps(order) + "\n").encode(),
+        )
+    return _read_run(result, nonce, canary, suite)
+
+
+def _pytest_arguments(tree: Path, suite: TestSuite, root: str, canary: str) -> list[str]:
+    # With "append" a test folder does not come first on the import path either.
+    options = [
+        "-q",
+        "--continue-on-collection-errors",
+        "--import-mode=append",
+        "--color=no",
+        "-p",
+        "no:cacheprovider",
+    ]
+    options += ["-c", _config_file(tree, root), f"--rootdir={root}"]
+    for override in _OVERRIDES:
+        options += ["-o", override]
+    return [*options, *suite.arguments, "--maxfail=0", *suite.targets, canary]
+
+
+def _config_file(tree: Path, root: str) -> str:
+    """The project's own pytest configuration, chosen as pytest would, but never outside the tree."""
+    tables = {"pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
+    for name in CONFIG_FILES:
+        path = tree / name
+        if path.is_file() and tables.get(name, "") in path.read_text(encoding="utf-8", errors="replace"):
+            return f"{root}/{name}"
+    return "/dev/null"
+
+
+def _canary_folder(tree: Path, targets: tuple[str, ...]) -> str:
+    first = targets[0].partition("::")[0]
+    return first if (tree / first).is_dir() else str(PurePosixPath(first).parent)
+
+
+def _read_run(result: ExecResult, nonce: str, canary: str, suite: TestSuite) -> SuiteRun:
+    output = result.stderr[-4000:]
+    lines = [line.removeprefix(nonce) for line in result.stdout.splitlines() if line.startswith(nonce)]
+    if not lines and not result.timed_out:
+        raise InfrastructureError(
+            f"the test runner did not start (exit status {result.exit_code}): {output[-500:].strip()}"
+        )
+    statuses: dict[str, str] = {}
+    failures: dict[str, tuple[str, str]] = {}
+    tampered: set[str] = set()
+    end: dict[str, Any] | None = None
+    garbage = result.truncated or len(lines) != len(result.stdout.splitlines())
+    for line in lines:
+        try:
+            event = json.loads(line)
+            if end is not None:
+                garbage = True  # nothing comes after the end
+            elif "test" in event:
+                node = str(event["test"])
+                statuses[node] = "repeated" if node in statuses else str(event["status"])
+                failures[node] = (str(event.get("statement", "")), str(event.get("error", "")))
+                tampered.update(map(str, event.get("tampered", [])))
+            elif "collect_error" in event:
+                node = str(event["collect_error"])
+                statuses[node] = "error"
+                failures[node] = ("", str(event["error"]))
+            elif "end" in event:
+                end = {"end": int(event["end"]), "foreign": [str(name) for name in event["foreign"]]}
+        except (ValueError, TypeError, KeyError, AttributeError):  # the tested code got hold of the nonce
+            garbage = True
+    canaries = {node: status for node, status in statuses.items() if node.startswith(canary + "::")}
+    for node in canaries:
+        del statuses[node]
+        failures.pop(node)
+    if result.timed_out:
+        problem = f"the tests did not end within {suite.limits.wall_s:g} s"
+    elif garbage:
+        problem = "something else was written to the report"
+    elif end is None:
+        problem = f"the test run broke off (exit status {result.exit_code})"
+    elif end["end"] != result.exit_code or result.exit_code != 1:
+        problem = f"exit status {result.exit_code} does not agree with the report"
+    elif len(canaries) != _CANARIES or set(canaries.values()) != {"failed"}:
+        problem = f"tests that must fail did not: {sorted(canaries.values())}"
+    elif tampered:
+        problem = f"the test machinery was replaced: {', '.join(sorted(tampered)[:5])}"
+    elif end["foreign"]:
+        problem = f"imported from outside the tree: {', '.join(end['foreign'])}"
+    else:
+        problem = ""
+    return SuiteRun(
+        statuses=statuses,
+        failures={node: failures[node] for node, status in statuses.items() if status in ("failed", "error")},
+        problem=problem,
+        exit_code=result.exit_code,
+        output=output,
+        seconds=result.seconds,
+        timed_out=result.timed_out,
+    )
