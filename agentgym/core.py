@@ -24,7 +24,7 @@ from agentgym.chain import ToolRunner
 from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict
 from agentgym.errors import InfrastructureError, UsageError, nearest
 from agentgym.protocols import Protocol, make_protocol
-from agentgym.spaces import UnicodeText
+from agentgym.spaces import UnicodeText, encodable
 from agentgym.tasks import Task, TaskSet, TaskSource
 from agentgym.tools import (
     CallRecord,
@@ -97,9 +97,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         cls._tool_methods = tools_of(cls)
         taken = [offered.name for offered in cls._tool_methods if hasattr(AgentEnv, offered.name)]
         if taken:
-            raise TypeError(
-                f"{cls.__name__}: AgentEnv has a {taken[0]!r} of its own; name the tool otherwise"
-            )
+            raise TypeError(f"{cls.__name__}: AgentEnv has a {taken[0]!r} of its own; rename the tool")
 
     def __init__(
         self,
@@ -256,6 +254,8 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
             raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: no episode is running; call reset()")
         if not isinstance(action, str):
             raise UsageError(f"expected the policy's whole message as text, got {type(action).__name__}")
+        if not action.isascii() and not encodable(action):
+            raise UsageError("expected text that can be encoded, the action holds half of a surrogate pair")
         self._turn += 1
         records: list[CallRecord] = []
         try:
@@ -347,8 +347,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         raise UsageError(f"expected options['task'] to be an id, an index or a Task, got {wanted!r}")
 
     def _default_split(self) -> str:
-        splits = self.task_set.splits
-        return "train" if "train" in splits or not splits else "all"
+        return "train" if "train" in self.task_set.splits else "all"
 
     @classmethod
     def _keywords(cls) -> list[str]:
@@ -384,12 +383,12 @@ class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
     @property
     def agent_env(self) -> AgentEnv:
         """The environment inside all wrappers."""
-        inner = self.unwrapped
-        if not isinstance(inner, AgentEnv):
+        env = self.unwrapped
+        if not isinstance(env, AgentEnv):
             raise UsageError(
-                f"{type(self).__name__} wraps environments of this package, got {type(inner).__name__}"
+                f"{type(self).__name__} wraps environments of this package, got {type(env).__name__}"
             )
-        return inner
+        return env
 
     def snapshot(self) -> dict[str, Any]:
         """The state of the environment and of every wrapper of this package around it."""

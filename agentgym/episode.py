@@ -40,7 +40,7 @@ class Verdict:
         passed: whether the task counts as solved; by default, whether the score is 1.
         components: named parts of the score.
         held_out: parts the policy never sees and is never paid for.
-        evidence: texts for people.
+        evidence: texts for people, such as a test log with its times. They take no part in comparisons.
 
     Raises:
         InfrastructureError: the score is not a finite number in [0, 1]: the verifier is broken.
@@ -50,7 +50,7 @@ class Verdict:
     passed: bool = None  # type: ignore[assignment]  # set below, so that readers see a bool
     components: Mapping[str, float] = field(default_factory=FrozenDict)
     held_out: Mapping[str, float] = field(default_factory=FrozenDict)
-    evidence: Mapping[str, str] = field(default_factory=FrozenDict)
+    evidence: Mapping[str, str] = field(default_factory=FrozenDict, compare=False)
 
     def __post_init__(self) -> None:
         try:

@@ -62,7 +62,8 @@ ENTRIES: tuple[Entry, ...] = (
         "agentgym.envs.swe:SweEnv",
         "swe",
         "repair a real repository; hidden tests decide",
-        packages=(("unidiff", "swe"),),
+        splits=("train",),
+        packages=(("pip", "swe"),),
         programs=(("bwrap", "apt-get install bubblewrap"), ("git", "apt-get install git")),
     ),
 )

@@ -63,7 +63,7 @@ class UnicodeText(Space[str]):
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a text of allowed length that can be encoded."""
-        return isinstance(x, str) and len(x) <= self.max_length and _encodable(x)
+        return isinstance(x, str) and len(x) <= self.max_length and encodable(x)
 
     @property
     def is_np_flattenable(self) -> bool:
@@ -138,7 +138,8 @@ class Conversation(Space[Messages]):
         self.__dict__.update(dict(state))
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Whether the text holds no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -158,7 +159,7 @@ class _Buffers:
     """
 
     def __init__(self, n: int) -> None:
-        root = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+        root = _root()
         _sweep(root)
         self.folder = Path(tempfile.mkdtemp(prefix=f"agentgym-{_pid_namespace()}-{os.getpid()}-", dir=root))
         self.n = n
@@ -176,6 +177,10 @@ class _Buffers:
             return (self.folder / str(index)).read_bytes()
         except FileNotFoundError:
             return None
+
+
+def _root() -> Path:
+    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _remove_if_owner(folder: Path, owner: int) -> None:

@@ -68,9 +68,6 @@ class Task:
         return self
 
 
-TaskSource: TypeAlias = "TaskSet | Sequence[Task] | str | Path"
-
-
 class TaskSet(Sequence[Task]):
     """An immutable sequence of tasks with unique ids.
 
@@ -204,6 +201,9 @@ class TaskSet(Sequence[Task]):
             ),
             name=name,
         )
+
+
+TaskSource: TypeAlias = TaskSet | Sequence[Task] | str | Path
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:

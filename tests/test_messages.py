@@ -22,7 +22,9 @@ ROWS = [
     {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}],
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+        ],
     },
     {"role": "tool", "content": "seen", "tool_call_id": "c1"},
     {"role": "assistant", "content": "Done.", "name": "lead"},
@@ -62,10 +64,16 @@ def test_what_endpoints_write_differently():
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"role": "robot", "content": ""}, "expected a role among system, user, assistant, tool, got 'robot'"),
+        (
+            {"role": "robot", "content": ""},
+            "expected a role among system, user, assistant, tool, got 'robot'",
+        ),
         ({"content": "a"}, "expected a role"),
         ({"role": "user", "content": 5}, "expected text content, got int"),
-        ({"role": "user", "content": [{"type": "image_url"}]}, "only text parts are supported, got 'image_url'"),
+        (
+            {"role": "user", "content": [{"type": "image_url"}]},
+            "only text parts are supported, got 'image_url'",
+        ),
         ({"role": "user", "content": ["a"]}, "only text parts"),
         ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "expected a call of a function"),
         ({"role": "assistant", "tool_calls": ["c"]}, "expected a call of a function"),

@@ -39,11 +39,13 @@ CHECKER = ArgumentChecker(
 # Texts made of what breaks readers, with ordinary characters between.
 PIECES = [
     "<tool_call>", "</tool_call>", "tool_call>", "<function=a>", "</function>", "```", "```bash", "\n", "\n\n", " ",
-    "\t", "\r\n", "Action:", "Action: x\nAction Input: {}", "Action Input:", "{", "}", '"', "\\", "\\u003c", "<", ">", "&lt;",
-    "null", "5", "true", "é", "中文", "🙂", "\u2028", "\x00", "x", "</tool_response>",
+    "\t", "\r\n", "Action:", "Action: x\nAction Input: {}", "Action Input:", "{", "}", '"', "\\", "\\u003c", "<", ">",
+    "&lt;", "null", "5", "true", "é", "中文", "🙂", "\u2028", "\x00", "x", "</tool_response>",
 ]  # fmt: skip
 XML_TAGS = ["</parameter>", "<parameter=b>", "<parameter="]
-texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=4).filter(str.isprintable), max_size=8).map("".join)
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=4).filter(str.isprintable), max_size=8).map(
+    "".join
+)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -106,7 +108,9 @@ class TestRoundTrip:
         nested = ToolCall("many", {"row": [f"a{tag}b"]})  # JSON can escape the tag, a bare text cannot
         assert parse("xml", make_protocol("xml").render_call(nested)) == [nested]
 
-    @pytest.mark.parametrize("text", ["", "\n", "\n\n", "a\n", "\na", " a ", "\t", "</function>", "<function=b>"])
+    @pytest.mark.parametrize(
+        "text", ["", "\n", "\n\n", "a\n", "\na", " a ", "\t", "</function>", "<function=b>"]
+    )
     def test_xml_keeps_blank_space_and_function_tags(self, text):
         call = ToolCall("many", {"text": text})
         assert parse("xml", make_protocol("xml").render_call(call)) == [call]
@@ -120,7 +124,8 @@ class TestHermes:
     CALL = '<tool_call>{"name": "none", "arguments": {}}</tool_call>'
 
     def test_reads_with_text_and_blank_space_around(self):
-        action = 'Look: tool_call> {"a": 1}\n<tool_call>\n {"name": "bash", "arguments": {"command": "ls"}} \n</tool_call> ok'
+        inside = '{"name": "bash", "arguments": {"command": "ls"}}'
+        action = f'Look: tool_call> {{"a": 1}}\n<tool_call>\n {inside} \n</tool_call> ok'
         assert parse("hermes", action) == [ToolCall("bash", {"command": "ls"})]
 
     def test_arguments_may_be_left_out(self):
@@ -152,10 +157,16 @@ class TestHermes:
             ('<tool_call>{"name": "none", "args": {}}</tool_call>', "only"),
             ('<tool_call>{"name": "none", "arguments": {}, "id": 1}</tool_call>', "only"),
             ('<tool_call>{"name": "many", "arguments": {"ratio": NaN}}</tool_call>', "NaN is no number"),
-            ('<tool_call>{"name": "many", "arguments": {"ratio": -Infinity}}</tool_call>', "-Infinity is no number"),
+            (
+                '<tool_call>{"name": "many", "arguments": {"ratio": -Infinity}}</tool_call>',
+                "-Infinity is no number",
+            ),
             ('<tool_call>{"name": "many", "arguments": {"ratio": 1e999}}</tool_call>', "1e999 is no number"),
             ('<tool_call>{"name": "many", "arguments": {"text": "\\ud83d"}}</tool_call>', "surrogate"),
-            ('<tool_call>{"name": "many", "arguments": {"count": ' + "1" * 5000 + "}}</tool_call>", "not valid JSON"),
+            (
+                '<tool_call>{"name": "many", "arguments": {"count": ' + "1" * 5000 + "}}</tool_call>",
+                "not valid JSON",
+            ),
         ],
     )
     def test_strict(self, action, said):
@@ -202,7 +213,14 @@ class TestXml:
 <parameter=tree>{"a": [1, null]}</parameter>
 <parameter=maybe>null</parameter>
 </function>"""
-        expected = {"text": "5", "count": 5, "ratio": 2.5, "flag": True, "tree": {"a": [1, None]}, "maybe": None}
+        expected = {
+            "text": "5",
+            "count": 5,
+            "ratio": 2.5,
+            "flag": True,
+            "tree": {"a": [1, None]},
+            "maybe": None,
+        }
         assert parse("xml", action) == [ToolCall("many", expected)]
 
     @pytest.mark.parametrize("text", ["five", "NaN", "1" * 5000, "[" * 100_000, ""])
@@ -212,7 +230,10 @@ class TestXml:
         assert "must be of type integer" in CHECKER.problem(call)
 
     def test_no_arguments(self):
-        assert parse("xml", "<function=none></function> <function=none>\n</function>") == [ToolCall("none", {})] * 2
+        assert (
+            parse("xml", "<function=none></function> <function=none>\n</function>")
+            == [ToolCall("none", {})] * 2
+        )
 
     @pytest.mark.parametrize(
         ("action", "said"),
@@ -230,7 +251,10 @@ class TestXml:
             ("<function=many><parameter=text>a</parameter>text</function>", "unexpected text"),
             ("<function=many><parameter=text>a</function>", "not closed"),
             ("<function=many><parameter=text>a<parameter=count>5</parameter></function>", "not closed"),
-            ("<function=many><parameter=text>a</function><function=many><parameter=text>b</parameter></function>", "not"),
+            (
+                "<function=many><parameter=text>a</function><function=many><parameter=text>b</parameter></function>",
+                "not",
+            ),
             ("<function=many><parameter=text>a</parameter><parameter=text>b</parameter></function>", "twice"),
         ],
     )
@@ -240,7 +264,9 @@ class TestXml:
 
 class TestBash:
     def test_reads_the_one_block_among_others(self):
-        action = "First:\n```python\nprint(1)\n```\nthen `ls` or ```ls```\n```bash  \ncd a\n\nls\n```  \nDone."
+        action = (
+            "First:\n```python\nprint(1)\n```\nthen `ls` or ```ls```\n```bash  \ncd a\n\nls\n```  \nDone."
+        )
         assert parse("bash", action) == [ToolCall("bash", {"command": "cd a\n\nls"})]
 
     @pytest.mark.parametrize(
@@ -298,17 +324,25 @@ class TestReAct:
 class TestHostile:
     HOSTILE = {
         "hermes": ["<tool_call>", "</tool_call>", "<tool_call></tool_call>", "<tool_call>{", '<tool_call>"', "<"],
-        "xml": ["<function=a>", "<function=", "<function=a", "<function=a>\n\n", "<function=a><parameter=b>", "</function>",
-                "<parameter=b>", "<function=a></function>", "<function=a> "],
+        "xml": ["<function=a>", "<function=", "<function=a", "<function=a>\n\n", "<function=a><parameter=b>",
+                "</function>", "<parameter=b>", "<function=a></function>", "<function=a> "],
         "bash": ["```bash\n", "```", "```\n", "```bash", "\n```bash \t", "` "],
-        "react": ["Action: a\n", "Action: ", "Action: a\n\nAction Input: ", "Action: a\nAction Input: {", "\n", "Action:\t"],
+        "react": ["Action: a\n", "Action: ", "Action: a\n\nAction Input: ", "Action: a\nAction Input: {", "\n",
+                  "Action:\t"],
     }  # fmt: skip
 
-    @pytest.mark.parametrize(("protocol", "piece"), [(p, piece) for p, all_ in HOSTILE.items() for piece in all_])
+    @pytest.mark.parametrize(
+        ("protocol", "piece"), [(p, piece) for p, all_ in HOSTILE.items() for piece in all_]
+    )
     def test_repetition_takes_linear_time(self, protocol, piece):
         closing = {"hermes": "</tool_call>", "xml": "</function>", "bash": "\n```", "react": " "}[protocol]
         start = time.process_time()
-        for action in (piece * 20_000, closing * 10_000 + piece * 20_000, piece + " " * 500_000, piece + "\n" * 500_000):
+        for action in (
+            piece * 20_000,
+            closing * 10_000 + piece * 20_000,
+            piece + " " * 500_000,
+            piece + "\n" * 500_000,
+        ):
             try:
                 calls = parse(protocol, action)
             except ParseError:
@@ -328,10 +362,15 @@ class TestHostile:
             }[protocol]
             try:
                 [call] = parse(protocol, action)
+                answer = CHECKER.problem(call)
             except ParseError as error:
-                assert len(str(error)) < 500
-            else:
-                assert "must be of type array" in CHECKER.problem(call)
+                answer = str(error)
+            assert (
+                "must be of type array" in answer
+                or "nested too deeply" in answer
+                or "not valid JSON" in answer
+            )
+            assert len(answer) < 500
 
     def test_moderate_nesting_is_read(self):
         value = [[[{"a": [[]]}]]]
@@ -342,13 +381,17 @@ class TestHostile:
 
     @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
     def test_a_megabyte_is_read(self, protocol):
-        text = "Zeile 中🙂 <b> \\ \" `x`\n" * 40_000
+        text = 'Zeile 中🙂 <b> \\ " `x`\n' * 40_000
         call = ToolCall("bash", {"command": text})
         start = time.process_time()
         assert parse(protocol, make_protocol(protocol).render_call(call)) == [call]
         assert time.process_time() - start < 10
 
-    @given(action=st.lists(st.sampled_from([*PIECES, *XML_TAGS, '{"name": "none"}', "<function=none>"])).map("".join))
+    @given(
+        action=st.lists(st.sampled_from([*PIECES, *XML_TAGS, '{"name": "none"}', "<function=none>"])).map(
+            "".join
+        )
+    )
     @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
     def test_any_text_is_read_or_refused(self, protocol, action):
         try:
@@ -368,7 +411,9 @@ def test_unknown_protocol_names_the_nearest():
 def test_description_says_how_to_call_and_what(protocol):
     tools = (Tool("bash", "Run it.", '{"type": "object", "properties": {}, "required": []}', "bash"),)
     text = make_protocol(protocol).describe(tools)
-    assert {"hermes": "</tool_call>", "xml": "</function>", "bash": "```bash", "react": "Action Input:"}[protocol] in text
+    assert {"hermes": "</tool_call>", "xml": "</function>", "bash": "```bash", "react": "Action Input:"}[
+        protocol
+    ] in text
     assert "Run it." in text or protocol == "bash"
 
 

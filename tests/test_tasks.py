@@ -77,7 +77,7 @@ class TestFrozen:
 
     @pytest.mark.parametrize("bad", ["", None, 5])
     def test_id_is_text(self, bad):
-        with pytest.raises(TaskError, match="non-empty text"):
+        with pytest.raises(TaskError, match=r"non-empty text"):
             Task(bad)
 
     def test_the_solution_is_not_in_the_repr(self):
@@ -100,11 +100,11 @@ class TestChoice:
         assert TASKS[0] in self.tasks
 
     def test_unknown_id_names_the_nearest(self):
-        with pytest.raises(TaskError, match="no task 'bleu' in colours. Did you mean 'blue'"):
+        with pytest.raises(TaskError, match=r"no task 'bleu' in colours. Did you mean 'blue'"):
             self.tasks["bleu"]
 
     def test_unknown_index(self):
-        with pytest.raises(TaskError, match="has 3 tasks, there is no index 3"):
+        with pytest.raises(TaskError, match=r"has 3 tasks, there is no index 3"):
             self.tasks[3]
 
     def test_splits(self):
@@ -117,15 +117,15 @@ class TestChoice:
         assert self.tasks.split("test") is self.tasks.split("test")
 
     def test_unknown_split_names_the_nearest(self):
-        with pytest.raises(TaskError, match="no split 'trian'. Did you mean 'train'"):
+        with pytest.raises(TaskError, match=r"no split 'trian'. Did you mean 'train'"):
             self.tasks.split("trian")
 
     def test_duplicates(self):
-        with pytest.raises(TaskError, match="'red' appears twice"):
+        with pytest.raises(TaskError, match=r"'red' appears twice"):
             TaskSet([*TASKS, Task("red")])
 
     def test_not_tasks(self):
-        with pytest.raises(TaskError, match="item 1 is a str"):
+        with pytest.raises(TaskError, match=r"item 1 is a str"):
             TaskSet([TASKS[0], "red"])
 
     def test_draws_are_seeded_and_even(self):
@@ -142,7 +142,7 @@ class TestChoice:
         assert all(abs(count - 200) < 81 for count in counts)
 
     def test_draw_from_nothing(self):
-        with pytest.raises(TaskError, match="empty"):
+        with pytest.raises(TaskError, match=r"empty"):
             TaskSet([]).draw(np.random.default_rng(0))
 
     def test_copies(self):
@@ -152,7 +152,10 @@ class TestChoice:
         assert list(again.split("test")) == [TASKS[2]]
 
     def test_repr_is_short(self):
-        assert repr(TaskSet([Task(str(n)) for n in range(999)])) == "TaskSet('tasks', 999 tasks, splits ['train'])"
+        assert (
+            repr(TaskSet([Task(str(n)) for n in range(999)]))
+            == "TaskSet('tasks', 999 tasks, splits ['train'])"
+        )
 
 
 class TestFiles:
@@ -189,16 +192,16 @@ class TestFiles:
         assert said in str(caught.value)
 
     def test_duplicate_ids_in_a_file(self, tmp_path):
-        with pytest.raises(TaskError, match="a.jsonl: task id 'a' appears twice"):
+        with pytest.raises(TaskError, match=r"a.jsonl: task id 'a' appears twice"):
             TaskSet.load(write(tmp_path / "a.jsonl", '{"id": "a"}', '{"id": "a"}'))
 
     def test_missing_unreadable_and_unknown_files(self, tmp_path):
-        with pytest.raises(TaskError, match="cannot read .*none.jsonl"):
+        with pytest.raises(TaskError, match=r"cannot read .*none.jsonl"):
             TaskSet.load(tmp_path / "none.jsonl")
         (tmp_path / "latin.jsonl").write_bytes(b'{"id": "\xff"}')
         with pytest.raises(TaskError, match=r"cannot read .*latin.jsonl"):
             TaskSet.load(tmp_path / "latin.jsonl")
-        with pytest.raises(TaskError, match="expected a .jsonl or .parquet file"):
+        with pytest.raises(TaskError, match=r"expected a .jsonl or .parquet file"):
             TaskSet.load("tasks.csv")
 
     def test_sets_and_lists(self):
@@ -209,7 +212,10 @@ class TestFiles:
     def test_parquet(self, tmp_path):
         pyarrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
-        rows = [{"id": "a", "prompt": "é", "split": "test", "n": 1}, {"id": "b", "prompt": "", "split": "test", "n": 2}]
+        rows = [
+            {"id": "a", "prompt": "é", "split": "test", "n": 1},
+            {"id": "b", "prompt": "", "split": "test", "n": 2},
+        ]
         parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
         assert list(TaskSet.load(tmp_path / "a.parquet")) == [
             Task("a", "é", "test", {"n": 1}),
@@ -218,7 +224,7 @@ class TestFiles:
         parquet.write_table(pyarrow.Table.from_pylist([{"id": "a"}, {"id": None}]), tmp_path / "b.parquet")
         with pytest.raises(TaskError, match=r"b.parquet, row 2: expected 'id'"):
             TaskSet.load(tmp_path / "b.parquet")
-        with pytest.raises(TaskError, match="cannot read"):
+        with pytest.raises(TaskError, match=r"cannot read"):
             TaskSet.load(tmp_path / "none.parquet")
         (tmp_path / "c.parquet").write_text("no parquet")
         with pytest.raises(TaskError, match=r"cannot read .*c.parquet"):
@@ -247,5 +253,5 @@ class TestFiles:
 
     def test_dataset_without_its_package(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
-        with pytest.raises(MissingDependency, match="needs datasets: pip install"):
+        with pytest.raises(MissingDependency, match=r"needs datasets: pip install"):
             TaskSet.from_dataset("org/set", split="test")

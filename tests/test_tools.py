@@ -110,7 +110,12 @@ class TestDerivation:
             "function": {
                 "name": "nothing",
                 "description": "No arguments.",
-                "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+                "parameters": {
+                    "type": "object",
+                    "properties": {},
+                    "required": [],
+                    "additionalProperties": False,
+                },
             },
         }
 
@@ -177,7 +182,7 @@ class TestBadTools:
             return ""
 
         self.reject("'bad'.*'x' has no type annotation", tool(missing))
-        self.reject("'bad', parameter 'x': expected str, int, .* complex", tool(number))
+        self.reject("'bad', parameter 'x': expected str, int, .*complex", tool(number))
         self.reject("expected str, int", tool(union))
         self.reject("Literal of texts", tool(literal))
         self.reject("bytes", tool(inner))
@@ -185,7 +190,7 @@ class TestBadTools:
             self.reject("plain parameters", tool(method))
 
     def test_defaults_must_fit(self):
-        def none(self, x: str = None):
+        def none(self, x: str = None):  # noqa: RUF013  # the fault under test
             return ""
 
         def wrong(self, x: Literal["a"] = "b"):
@@ -206,7 +211,9 @@ class TestBadTools:
         self.reject("plain method", staticmethod(tool(lambda: "")))
         self.reject("plain method", classmethod(tool(lambda cls: "")))
 
-    @pytest.mark.parametrize("name", ["close", "step", "reset", "render", "finish", "tasks", "episode", "unwrapped"])
+    @pytest.mark.parametrize(
+        "name", ["close", "step", "reset", "render", "finish", "tasks", "episode", "unwrapped"]
+    )
     def test_a_tool_may_not_replace_part_of_the_environment(self, name):
         def method(self) -> str:
             return ""
@@ -216,7 +223,15 @@ class TestBadTools:
 
 
 CHECKER = ArgumentChecker(tools_of(Desk))
-FULL = {"ratio": 1.5, "flag": True, "rows": [1], "grid": [[1, 2.5]], "tree": {"a": 1}, "bare": [None], "old": ["x"]}
+FULL = {
+    "ratio": 1.5,
+    "flag": True,
+    "rows": [1],
+    "grid": [[1, 2.5]],
+    "tree": {"a": 1},
+    "bare": [None],
+    "old": ["x"],
+}
 
 
 class TestChecker:
@@ -283,7 +298,10 @@ class TestChecker:
 
 
 class TestReadJson:
-    @pytest.mark.parametrize("text", ["", " 1", "1 ", "1 2", "{} x", "NaN", "[Infinity]", "1e999", "-1e999", "'a'", "[1,]", '"\\ud800"'])
+    @pytest.mark.parametrize(
+        "text",
+        ["", " 1", "1 ", "1 2", "{} x", "NaN", "[Infinity]", "1e999", "-1e999", "'a'", "[1,]", '"\\ud800"'],
+    )
     def test_refuses(self, text):
         with pytest.raises(ValueError):
             read_json(text)

@@ -1,0 +1,122 @@
+"""The table of ids, both registries, and errors at `make`."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+
+import gymnasium
+import pettingzoo
+import pytest
+
+import agentgym
+from agentgym.errors import TaskError, UsageError
+from agentgym.registration import ENTRIES, Entry, find, register_envs
+
+RELAY = "agentgym/Relay-v0"
+
+
+def test_every_id_is_in_the_registry_it_names():
+    for entry in ENTRIES:
+        registry = gymnasium.registry if entry.registry == "gymnasium" else pettingzoo.parallel_registry
+        assert entry.id in registry
+
+
+def test_ids_are_unique_and_well_formed():
+    assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
+    for entry in ENTRIES:
+        assert entry.id.startswith("agentgym/")
+        assert entry.id.endswith("-v0")
+        assert entry.description
+        assert entry.splits
+
+
+def test_entry_points_exist():
+    for entry in ENTRIES:
+        module, _, name = entry.entry_point.partition(":")
+        assert name
+        assert importlib.util.find_spec(module) is not None, entry.id
+
+
+def test_registering_again_is_silent():
+    before = dict(gymnasium.registry)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        register_envs()
+        agentgym.register_envs()
+    assert dict(gymnasium.registry) == before
+
+
+def test_pettingzoo_entries_go_to_its_registry():
+    entry = Entry(
+        "agentgym-test/None-v0", "agentgym.envs.relay:RelayEnv", "relay", "x", registry="pettingzoo"
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            register_envs([entry])
+            register_envs([entry])
+        assert entry.id in pettingzoo.parallel_registry
+        assert entry.id not in gymnasium.registry
+    finally:
+        pettingzoo.parallel_registry.pop(entry.id, None)
+
+
+def test_missing_names_the_command():
+    base = ("agentgym/X-v0", "a:B", "x", "x")
+    assert Entry(*base).missing() is None
+    assert (
+        Entry(*base, packages=(("json", "swe"),), programs=(("sh", "apt-get install sh"),)).missing() is None
+    )
+    package = Entry(*base, packages=(("json", "swe"), ("no_such_module", "web")))
+    assert package.missing() == "needs the package no_such_module: pip install 'agentgym-suite[web]'"
+    program = Entry(*base, programs=(("no-such-program", "apt-get install it"),))
+    assert program.missing() == "needs the program no-such-program: apt-get install it"
+
+
+def test_find():
+    assert find(RELAY).entry_point == "agentgym.envs.relay:RelayEnv"
+    assert find("CartPole-v1") is None
+
+
+def test_make_gives_the_bare_environment():
+    env = gymnasium.make(RELAY)
+    assert env.unwrapped is env
+    assert env.spec.id == RELAY
+    assert env.metadata["render_modes"] == ["ansi"]
+
+
+def test_module_prefix_form():
+    assert gymnasium.make(f"agentgym:{RELAY}").spec.id == RELAY
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "said"),
+    [
+        ({"hosp": 3}, TypeError, "takes no keyword 'hosp'. Did you mean 'hops'"),
+        ({"max_turn": 3}, TypeError, "takes no keyword 'max_turn'. Did you mean 'max_turns'"),
+        ({"split": "tset"}, TaskError, "no split 'tset'. Did you mean 'test'"),
+        ({"protocol": "hermse"}, UsageError, "Did you mean 'hermes'"),
+        ({"render_mode": "human"}, UsageError, "expected render_mode among"),
+        ({"max_turns": 0}, UsageError, "expected max_turns >= 1, got 0"),
+        ({"max_seconds": 0}, UsageError, "expected max_seconds > 0"),
+        ({"max_seconds": float("nan")}, UsageError, "expected max_seconds > 0"),
+        ({"tasks": []}, UsageError, "has no tasks"),
+        ({"tasks": "missing.jsonl"}, TaskError, "cannot read missing.jsonl"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*render")  # gymnasium speaks up too
+def test_wrong_keywords_fail_at_make(keywords, error, said):
+    with pytest.raises(error, match=said):
+        gymnasium.make(RELAY, **keywords)
+
+
+def test_unknown_id_fails_at_make_with_the_nearest():
+    with pytest.raises(gymnasium.error.NameNotFound, match="Relay"):
+        gymnasium.make("agentgym/Realy-v0")
+
+
+def test_unknown_task_fails_at_reset_with_the_nearest():
+    env = gymnasium.make(RELAY)
+    with pytest.raises(TaskError, match="Did you mean 'relay-train-000'"):
+        env.reset(options={"task": "relay-trian-000"})
