@@ -9,7 +9,7 @@ AGENTGYM := $(BIN)/agentgym
 JOBS ?= 2
 
 # The demo: three tasks out of a real package, three policies on them, under a context budget.
-DEMO_SDIST ?= isodate==0.7.2
+DEMO_SDIST ?= tinydb==4.9.0
 DEMO ?= demo-out
 DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes 3 --seed 0 --max-turns 6 \
 	--compact 2048 --reply-tokens 192 --summarizer rule

@@ -30,7 +30,7 @@ class Policy(abc.ABC):
     max_batch: int = 1
     takes_seeds: bool = False
     workers: int | None = None
-    settings: Mapping[str, Any] = {}  # noqa: RUF012
+    settings: Mapping[str, Any] = {}
 
     @abc.abstractmethod
     def act(self, conversations: Sequence[Conversation]) -> list[Reply]:
@@ -45,6 +45,10 @@ class Policy(abc.ABC):
 
         Models return themselves. Scripted policies that look at the environment or keep state return a fresh object.
         """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
+        """One model serves everybody: a wrapper that holds a policy is copied without it."""
         return self
 
     def close(self) -> None:
