@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from agentgym.core import AgentEnv, AgentWrapper, CallRecord, Verdict
-from agentgym.errors import UsageError
+from agentgym.errors import InfrastructureError, UsageError
 from agentgym.messages import Conversation, Message, assistant, system, user
 from agentgym.trajectory.records import Call, Compaction, Event, Reply, Step, Trajectory
 from agentgym.trajectory.replay import observation_text, prompt_text, turns_of
@@ -66,6 +66,7 @@ class RecordTrajectory(AgentWrapper):
         self._conversation: Conversation = ()
         self._info: dict[str, Any] = {}
         self._attached: list[tuple[Reply, str, float]] = []
+        self._rewrites: list[Compaction] = []  # announced, and no segment begun since
 
     def attach(self, reply: Reply, *, agent: str = "policy", policy_seconds: float = 0.0) -> None:
         """Say which reply the next action is, with its token ids. Of several before a step only the last counts.
@@ -84,6 +85,7 @@ class RecordTrajectory(AgentWrapper):
         """Start an episode and its record."""
         self._running = False
         self._attached = []
+        self._rewrites = []
         began, self._started = time.time(), time.perf_counter()
         observation, info = self.env.reset(seed=seed, options=options)
         self._builder = SegmentBuilder(self._forks)
@@ -120,11 +122,12 @@ class RecordTrajectory(AgentWrapper):
             self._conversation,
             reply,
             agent=agent,
-            cause="compaction" if "compaction" in self._info else None,
+            cause="compaction" if self._rewrites else None,
             step=index,
             accepted=True,
         )
-        self._log_compaction(index)
+        if segment is not None:  # an empty reply leaves the boundary to the next one
+            self._log_rewrites(index)
         is_summary = bool(self._info.get("summary_requested"))
 
         turns = turns_of(self.env)
@@ -133,6 +136,8 @@ class RecordTrajectory(AgentWrapper):
         seconds = time.perf_counter() - start
 
         reward = float(given)
+        if not math.isfinite(reward):
+            raise InfrastructureError(f"expected a finite reward from the environment, got {reward}")
         trajectory.steps.append(
             Step(
                 kind="summary" if is_summary else "turn",
@@ -181,6 +186,8 @@ class RecordTrajectory(AgentWrapper):
                 f"{type(observation).__name__}; put the wrapper that makes it outside"
             )
         self._info = info
+        if "compaction" in info:
+            self._rewrites.append(info["compaction"])
 
     def _take_reply(self, action: str, index: int) -> tuple[Reply, str, float]:
         """The reply behind the action; those attached before it were thrown away."""
@@ -197,29 +204,30 @@ class RecordTrajectory(AgentWrapper):
             self._builder.add(self._conversation, reply, agent=agent, step=index, accepted=False)
         return taken
 
-    def _log_compaction(self, index: int) -> None:
-        """What the rewrite before this reply did, beside the boundary that the builder found."""
-        compaction: Compaction | None = self._info.get("compaction")
-        if compaction is None:
-            return
+    def _log_rewrites(self, index: int) -> None:
+        """What the rewrites before this reply did, the last one beside the boundary that the builder found."""
         events = self._builder.events
-        event = next((e for e in reversed(events) if e.kind == "compaction" and e.step == index), None)
-        if event is None:  # rewritten to something known, or an empty reply: no segment begins
-            event = Event("compaction", index)
-            events.append(event)
-        event.data |= {
-            "strategy": compaction.strategy,
-            "before_tokens": compaction.before_tokens,
-            "after_tokens": compaction.after_tokens,
-            "kept": compaction.kept,
-            "dropped_messages": messages_to_rows(compaction.dropped),
-            "summary": compaction.summary,
-        }
+        found = next((e for e in reversed(events) if e.kind == "compaction" and e.step == index), None)
+        for number, compaction in enumerate(reversed(self._rewrites)):
+            event = found if number == 0 else None
+            if event is None:  # rewritten to something known, or rewritten again: no segment begins
+                event = Event("compaction", index)
+                events.append(event)
+            event.data |= {
+                "strategy": compaction.strategy,
+                "before_tokens": compaction.before_tokens,
+                "after_tokens": compaction.after_tokens,
+                "kept": compaction.kept,
+                "dropped_messages": messages_to_rows(compaction.dropped),
+                "summary": compaction.summary,
+            }
+        self._rewrites = []
 
     def _finish(
         self, trajectory: Trajectory, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
         self._running = False
+        self._log_rewrites(len(trajectory.steps))
         trajectory.terminated, trajectory.truncated = bool(terminated), bool(truncated)
         trajectory.seconds = time.perf_counter() - self._started
         if "verdict" in info:

@@ -279,6 +279,37 @@ def test_compaction_is_announced_and_logged(summarizer):
     VALIDATOR.validate(json.loads(json.dumps(to_dict(t))))
 
 
+def test_an_empty_reply_leaves_the_announced_rewrite_to_the_next_one():
+    env = RecordTrajectory(ContextCompaction(Echo(), 400, 40, summarizer="last"), forks="error")
+    _, info = env.reset()
+    rewrites, over = 0, False
+    while not over:
+        action = "" if "compaction" in info else "hello"
+        *_, terminated, truncated, info = env.step(action)
+        rewrites += "compaction" in info
+        over = terminated or truncated
+    t = env.trajectory
+    events = [event for event in t.events if event.kind == "compaction"]
+    assert len(events) == rewrites >= 2
+    assert all(event.data["strategy"] == "last" for event in events)
+    assert {segment.cause for segment in t.segments[1:]} == {"compaction"}
+
+
+class Rich(gymnasium.Wrapper):
+    """Somebody else's mistake."""
+
+    def step(self, action):
+        observation, _, *rest = self.env.step(action)
+        return observation, float("nan"), *rest
+
+
+def test_a_reward_that_is_no_number_breaks_the_episode_not_the_file():
+    env = RecordTrajectory(Rich(Echo()))
+    env.reset()
+    with pytest.raises(InfrastructureError, match="finite reward"):
+        env.step("a")
+
+
 class Rewrites(gymnasium.Wrapper):
     """Changes history and tells nobody."""
 
