@@ -215,9 +215,8 @@ class BashBlock(Protocol):
     def describe(self, tools: Sequence[Tool]) -> str:
         """Say how to write the block."""
         return (
-            "Each message must hold "
-            + self._form
-            + "; it is run in a shell and its output is your next message."
+            f"Each message must hold {self._form}. It is run in a shell and you are sent its output. For example:\n\n"
+            "```bash\nls\n```"
         )
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:

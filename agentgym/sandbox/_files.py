@@ -173,7 +173,9 @@ def copy_tree(source: int, target: int, *, exact: bool) -> None:
     Raises:
         OSError: among others ENAMETOOLONG for more than 200 folders inside one another.
     """
-    _Copy(target, exact).folder(source, target, ())
+    copy = _Copy(target, exact)
+    copy.folder(source, target, ())
+    copy.finish(target, os.fstat(source))
 
 
 class _Copy:
@@ -181,9 +183,7 @@ class _Copy:
         self._top = target
         self._modes = 0o7777 if exact else 0o777
         self._exact = exact
-        self._linked: dict[
-            tuple[int, int], str
-        ] = {}  # inode with several names -> its first path in the target
+        self._linked: dict[tuple[int, int], str] = {}  # inode with several names -> first path in the target
 
     def folder(self, source: int, target: int, path: tuple[str, ...]) -> None:
         if len(path) > _MAX_DEPTH:
@@ -195,9 +195,11 @@ class _Copy:
                 self._entry(name, source, target, path)
             except FileNotFoundError:  # removed while we were copying
                 continue
-        state = os.fstat(source)
-        os.fchmod(target, state.st_mode & self._modes)
-        os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+    def finish(self, made: int, state: os.stat_result) -> None:
+        """Give a complete copy the mode and times of its original."""
+        os.fchmod(made, state.st_mode & self._modes)
+        os.utime(made, ns=(state.st_atime_ns, state.st_mtime_ns))
 
     def _entry(self, name: str, source: int, target: int, path: tuple[str, ...]) -> None:
         state = os.stat(name, dir_fd=source, follow_symlinks=False)
@@ -208,6 +210,7 @@ class _Copy:
                 _make_folder(name, target)
                 with closing(os.open(name, _FOLDER, dir_fd=target)) as made:
                     self.folder(inner, made, (*path, name))
+                    self.finish(made, state)
         elif kind == stat.S_IFREG:
             _make_way(name, target)
             first = self._linked.get((state.st_dev, state.st_ino))
@@ -221,8 +224,7 @@ class _Copy:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 with closing(os.open(name, flags, 0o600, dir_fd=target)) as made:
                     copy_data(original, made)
-                    os.fchmod(made, state.st_mode & self._modes)
-                    os.utime(made, ns=times)
+                    self.finish(made, state)
             if state.st_nlink > 1:
                 self._linked[state.st_dev, state.st_ino] = "/".join((*path, name))
         elif kind == stat.S_IFLNK:
@@ -241,31 +243,24 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def _opened(name: str, folder: int, kind: int) -> Iterator[int]:
-    """Open an entry for reading, even if its owner (us, as a plain user) took the permission away."""
+    """Open an entry for reading, also if its owner (us, as a plain user) took the permission away."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except PermissionError:
-        descriptor = _open_forced(name, folder, flags)
-    with closing(descriptor):
-        if stat.S_IFMT(os.fstat(descriptor).st_mode) != kind:
-            raise OSError(errno.EBUSY, "changed its kind while being copied", name)
-        yield descriptor
-
-
-def _open_forced(name: str, folder: int, flags: int) -> int:
+    # First without permission to anything, so that mode and file are of one and the same inode from here on.
     with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as entry:
-        # Through the descriptor, so that the name can't be swapped for a link to somebody else's file
-        # meanwhile.
         mode = os.fstat(entry).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        if stat.S_IFMT(mode) != kind:
+            raise OSError(errno.EBUSY, "changed its kind while being copied", name)
         handle = f"/proc/self/fd/{entry}"
-        os.chmod(handle, stat.S_IMODE(mode) | (0o500 if stat.S_ISDIR(mode) else 0o400))
+        needed = 0o500 if stat.S_ISDIR(mode) else 0o400
+        forced = mode & needed != needed and os.getuid() != 0
+        if forced:
+            os.chmod(handle, stat.S_IMODE(mode) | needed)
         try:
-            return os.open(handle, flags & ~os.O_NOFOLLOW)
+            with closing(os.open(handle, flags & ~os.O_NOFOLLOW)) as descriptor:
+                yield descriptor
         finally:
-            os.chmod(handle, stat.S_IMODE(mode))
+            if forced:
+                os.chmod(handle, stat.S_IMODE(mode))
 
 
 def _make_folder(name: str, target: int) -> None:

@@ -24,17 +24,22 @@ from agentgym.sandbox._output import CHUNK, BoundedOutput, drain
 from agentgym.sandbox.base import ExecResult, Shell
 
 BASH = ("bash", "--noprofile", "--norc")
-_REPORT = 62  # descriptor of the report pipe inside bash: not one that scripts use
+_REPORT, _EMPTY = (
+    62,
+    61,
+)  # descriptors inside bash, of the report pipe and /dev/null: not ones that scripts use
 _PREPARE = """\
-exec {report}>&{inherited} {inherited}>&-
-__agentgym_report() {{ builtin printf '%s %d\\n' "$1" "$2" >&{report}; return "$2"; }}
+exec {empty}</dev/null {report}>&{inherited} {inherited}>&-
+_ag() {{ builtin printf '%s %d\\n' "$1" "$2" >&{report}; return "$2"; }}
 """
-# The report returns the exit code, so that $? lives on; its stderr is closed to `set -x`. The empty line
-# matters: after a syntax error in eval, bash takes the first token of the next line for a plain word.
+# Bash reads a pipe byte by byte, a system call each: hence the short names. The space keeps a command from
+# being taken for an option of eval. The empty line matters: after a syntax error in eval, bash takes the
+# first token of the next line for a plain word. The report returns the exit code, so that $? lives on; its
+# stderr is closed to `set -x`.
 _COMMAND = """\
-builtin eval -- {command} </dev/null {report}>&-
+eval {command} <&{empty} {report}>&-
 
-{{ __agentgym_report {token} $?; }} 2>/dev/null
+{{ _ag {token} $?; }} 2>&-
 """
 _MAX_REPORT = 4096  # bytes; one report has about 40
 
@@ -83,7 +88,7 @@ class BashShell(Shell):
         for descriptor in (self._output, self._report, self._job.pidfd):
             self._poll.register(descriptor, select.POLLIN)
         self._output_open = True
-        self._pending = _PREPARE.format(report=_REPORT, inherited=inherited).encode()
+        self._pending = _PREPARE.format(report=_REPORT, empty=_EMPTY, inherited=inherited).encode()
 
     def run(self, command: str, *, timeout: float | None = None) -> ExecResult:
         started = time.monotonic()
@@ -115,8 +120,8 @@ class BashShell(Shell):
     def _converse(self, command: str, output: BoundedOutput, deadline: float) -> tuple[int, bool]:
         """Send the command and collect output until its report comes; exit code, and whether time ran out."""
         assert self._job is not None
-        token = secrets.token_hex(8)
-        text = _COMMAND.format(command=shlex.quote(command), report=_REPORT, token=token)
+        token = secrets.token_hex(4)
+        text = _COMMAND.format(command=shlex.quote(f" {command}"), report=_REPORT, empty=_EMPTY, token=token)
         pending = self._send(self._pending + encode(text))
         self._pending = b""
         if pending:

@@ -29,6 +29,7 @@ import errno
 import functools
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -128,7 +129,7 @@ class BubblewrapSandbox(LocalSandbox):
                 "sandbox",
             ),
             *_system_mounts(network),
-            *("--proc", "/proc"),
+            *("--proc", "/proc", *_proc_covers()),
             *("--dev", "/dev", "--size", str(shm << 20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
             *(*disk, "--tmpfs", "/tmp", "--dir", _HOME),
             *("--bind", str(self._tree.workspace), self.workspace),
@@ -285,6 +286,8 @@ def _system_mounts(network: bool) -> list[str]:
         elif os.path.isdir(path):
             plan += ["--ro-bind", path, path]
     plan += ["--ro-bind", str(_scratch.shared_folder("etc", _fill_etc)), "/etc"]
+    if os.path.isdir("/etc/alternatives"):  # what awk, cc and others are links to
+        plan += ["--ro-bind", "/etc/alternatives", "/etc/alternatives"]
     if network:
         for path in ("/etc/resolv.conf", "/etc/ssl/certs"):
             if os.path.exists(path):
@@ -292,17 +295,35 @@ def _system_mounts(network: bool) -> list[str]:
     return plan
 
 
+def _proc_covers() -> list[str]:
+    """Mounts over what of /proc only root may change or read.
+
+    In a user namespace made by root, commands have no capabilities but are still the user who owns those
+    files: without this they could set the kernel's parameters. bubblewrap itself covers /proc/sys only where
+    it finds the folder writable, which a folder of mode 555 is not.
+    """
+    plan = []
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.name.isdigit() or entry.is_symlink():
+            continue
+        mode = entry.stat().st_mode
+        if stat.S_ISDIR(mode) or (mode & 0o004 and mode & 0o222):
+            plan += ["--ro-bind", entry.path, entry.path]
+        elif not mode & 0o004 and os.getuid() == 0:
+            plan += ["--ro-bind", "/dev/null", entry.path]
+    return plan
+
+
 def _fill_etc(etc: Path) -> None:
-    """Write what programs expect in /etc; of the host only its linker cache and alternatives."""
+    """Write what programs expect in /etc, of the host only its linker cache, and places to mount on."""
     users = "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000:agent:{home}:/bin/bash\n"
     nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     (etc / "passwd").write_text(users.format(home=_HOME) + nobody)
     (etc / "group").write_text("root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n")
     (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
     (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
-    (etc / "resolv.conf").touch()  # places to mount on
+    (etc / "resolv.conf").touch()
     (etc / "ssl" / "certs").mkdir(parents=True)
+    (etc / "alternatives").mkdir()
     if os.path.exists("/etc/ld.so.cache"):
         shutil.copyfile("/etc/ld.so.cache", etc / "ld.so.cache")
-    if os.path.isdir("/etc/alternatives"):  # what awk, cc and others are links to
-        shutil.copytree("/etc/alternatives", etc / "alternatives", symlinks=True)

@@ -16,6 +16,7 @@ import secrets
 import select
 import signal
 import subprocess
+import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -151,23 +152,28 @@ class _ProcessJob(Job):
         self.popen = process
         self.pidfd = os.pidfd_open(process.pid)
         self._mark = mark.encode()
+        self._lock = threading.Lock()
 
     def kill(self) -> None:
-        if self.pidfd < 0:
-            return
-        try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        kill_marked(self._mark)
-        if not select.select([self.pidfd], [], [], _DEADLINE_S)[0]:
-            raise SandboxError(f"process {self.popen.pid} did not die within {_DEADLINE_S:g} s of SIGKILL")
+        with self._lock:  # not while another thread frees the descriptor
+            if self.pidfd < 0:
+                return
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            kill_marked(self._mark)
+            if not select.select([self.pidfd], [], [], _DEADLINE_S)[0]:
+                raise SandboxError(
+                    f"process {self.popen.pid} did not die within {_DEADLINE_S:g} s of SIGKILL"
+                )
 
     def finish(self) -> int:
         self.kill()
         code = self.popen.wait()
-        os.close(self.pidfd)
-        self.pidfd = -1
+        with self._lock:
+            os.close(self.pidfd)
+            self.pidfd = -1
         return code if code >= 0 else 128 - code
 
 

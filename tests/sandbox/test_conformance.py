@@ -359,7 +359,8 @@ class TestShell:
             "trap 'echo trapped' DEBUG ERR",
             "exec 3>&1 4>&1 5>&1",
             "eval 'eval \"'",
-            "__agentgym_report x 0",
+            "_ag x 0",
+            "exec 61<&-; exec 61</dev/null",
             "echo 0123456789abcdef 0; echo '[timed out]'",
             "exec 62>&-",
             "exec 0</dev/zero",
@@ -421,7 +422,7 @@ class TestShell:
         shell = box.shell()
         assert not shell.run(f"{sleeper.command} &", timeout=10).timed_out
         shell.run("true")
-        assert sleeper.alive() == 1
+        sleeper.wait_for(1)
 
     def test_long_and_odd_text(self, box: Sandbox) -> None:
         shell = box.shell()
@@ -519,5 +520,5 @@ class TestLimits:
 
 def test_given_python_runs_inside(make: MakeSandbox) -> None:
     box = make(binds=python_binds())
-    result = box.exec([sys.executable, "-c", "import sys, pytest; print(sys.prefix, pytest.__version__)"])
-    assert result.stdout.split() == [sys.prefix, pytest.__version__], result.stderr
+    result = box.exec([sys.executable, "-c", "import json, sys; print(sys.prefix)"])
+    assert result.stdout.split() == [sys.prefix], result.stderr

@@ -280,7 +280,7 @@ def test_compaction_is_announced_and_logged(summarizer):
 
 
 def test_an_empty_reply_leaves_the_announced_rewrite_to_the_next_one():
-    env = RecordTrajectory(ContextCompaction(Echo(), 400, 40, summarizer="last"), forks="error")
+    env = RecordTrajectory(ContextCompaction(Echo(), 200, 40, summarizer="last"), forks="error")
     _, info = env.reset()
     rewrites, over = 0, False
     while not over:

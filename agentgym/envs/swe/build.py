@@ -315,7 +315,11 @@ def _statement(project: Project, bug: Bug) -> str:
             f"Something in {project.name} {project.version} does not work as it should. What was seen:",
             "",
             *shown.values(),
-            *([f"{more} more checks fail for the same reason.", ""] if more > 0 else []),
+            *(
+                [f"{more} more {'checks fail' if more > 1 else 'check fails'} for the same reason.", ""]
+                if more > 0
+                else []
+            ),
             f"Find the cause in the sources of {project.name} and repair it there. The checks above are not in"
             " the repository, and changes to tests or to their configuration do not count. Everything that works"
             " now must still work.",
