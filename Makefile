@@ -12,7 +12,7 @@ JOBS ?= 2
 DEMO_SDIST ?= tinydb==4.9.0
 DEMO ?= demo-out
 DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes 3 --seed 0 --max-turns 6 \
-	--compact 2048 --reply-tokens 192 --summarizer rule
+	--set protocol=bash --compact 1024 --reply-tokens 128 --summarizer rule
 
 .PHONY: demo test test-slow lint bench system clean
 
@@ -23,12 +23,12 @@ demo: $(VENV)/.with-model
 	$(DEMO_RUN) --policy null --out $(DEMO)/null
 	$(DEMO_RUN) --policy gold --out $(DEMO)/gold
 	@echo "== 3/5 SmolLM2-135M on the same tasks"
-	$(DEMO_RUN) --policy hf:smollm2 --max-new-tokens 192 --out $(DEMO)/smollm2
+	$(DEMO_RUN) --policy hf:smollm2 --max-new-tokens 96 --temperature 0.5 --out $(DEMO)/smollm2
 	@echo "== 4/5 one trajectory as a page"
 	$(AGENTGYM) view $(DEMO)/smollm2 --index 0 --out $(DEMO)/view.html
 	@echo "== 5/5 the comparison"
 	$(AGENTGYM) report $(DEMO)/null $(DEMO)/gold $(DEMO)/smollm2 --html $(DEMO)/report.html
-	@echo "trajectories: $(DEMO)/{null,gold,smollm2}/trajectories.jsonl"
+	@echo "trajectories: $(DEMO)/null/trajectories.jsonl (and gold, smollm2)"
 	@echo "report:       $(DEMO)/report.html"
 	@echo "view:         $(DEMO)/view.html"
 

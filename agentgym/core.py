@@ -278,8 +278,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
                 reward = verdict.score
         except InfrastructureError as error:
             self._over = True
-            info = {"task_id": episode.task.id, "tools": self.tools, "calls": tuple(records)}
-            info["infrastructure_error"] = str(error)
+            info = {"task_id": episode.task.id, "calls": tuple(records), "infrastructure_error": str(error)}
             return "The episode ended because the environment failed.", 0.0, False, True, info
         return observation, reward, terminated, truncated, info
 
@@ -324,7 +323,9 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _info(self, calls: tuple[CallRecord, ...]) -> dict[str, Any]:
-        info: dict[str, Any] = {"task_id": self._episode.task.id, "tools": self.tools, "calls": calls}  # type: ignore[union-attr]
+        info: dict[str, Any] = {"task_id": self._episode.task.id, "calls": calls}  # type: ignore[union-attr]
+        if self.tools:
+            info["tools"] = self.tools
         if self._has_anchor:
             info["anchor"] = self.anchor()
         if self._has_admissible:

@@ -15,7 +15,7 @@ from agentgym.tools import CallRecord
 # into False or 0. Values are frozen and of one type per key.
 INFO_KEYS: dict[str, str] = {
     "task_id": "str: the task of this episode",
-    "tools": "tuple[Tool, ...]: what the policy may call",
+    "tools": "tuple[Tool, ...]: what the policy may call; absent where it writes plain moves",
     "calls": "tuple[CallRecord, ...]: what this turn called, how it was answered, whether blocked, how long it took",
     "anchor": "str: the state as text without history; equal states have equal anchors (for step-level groups)",
     "admissible_actions": "tuple[str, ...]: the actions that make sense now, where that is a finite list",

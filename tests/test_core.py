@@ -497,7 +497,7 @@ class TestInfo:
     def test_keys_are_the_documented_ones(self):
         for info in self.every():
             assert info.keys() <= INFO_KEYS.keys()
-            assert {"task_id", "tools", "calls"} <= info.keys()
+            assert {"task_id", "calls"} <= info.keys()
 
     def test_types_are_the_documented_ones_and_never_none(self):
         known = {"str": str, "int": int, "bool": bool, "Verdict": Verdict}

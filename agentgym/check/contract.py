@@ -110,7 +110,7 @@ def info(subject: Subject) -> str:
 
 
 def _check_info(where: str, step: Step) -> None:
-    for key in ("task_id", "tools", "calls"):
+    for key in ("task_id", "calls"):
         expect(key in step.info, f"{where}: expected info[{key!r}], got {sorted(step.info)}")
     for key, value in step.info.items():
         documented = INFO_KEYS.get(key)

@@ -286,6 +286,8 @@ def messages_from_rows(rows: list[dict[str, Any]]) -> Conversation:
 
 def jsonable(value: Any) -> Any:
     """The same value out of dicts, lists and Python numbers: what a record holds must come back equal from disk."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -176,7 +176,7 @@ class RecordTrajectory(AgentWrapper):
 
     def _observe(self, observation: Any, info: dict[str, Any]) -> None:
         """What the next reply will be conditioned on."""
-        if isinstance(observation, tuple) and all(isinstance(message, Message) for message in observation):
+        if isinstance(observation, tuple) and (not observation or isinstance(observation[-1], Message)):
             self._conversation = observation
         elif isinstance(observation, str):
             self._conversation = (*self._conversation, user(observation))
@@ -280,16 +280,7 @@ class RecordTrajectory(AgentWrapper):
 
 def _call_row(record: CallRecord) -> Call:
     call, result = record.call, record.result
-    return Call(
-        name=call.name,
-        arguments=jsonable(call.arguments),
-        text=result.text,
-        error=result.error,
-        exit_code=result.exit_code,
-        blocked=result.blocked,
-        note=result.note,
-        seconds=record.seconds,
-    )
+    return Call(call.name, jsonable(call.arguments), *result, record.seconds)
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, Any]:
@@ -302,12 +293,16 @@ def _verdict_row(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+_HAS_ITS_PLACE = frozenset(
+    {"task_id", "tools", "calls", "admissible_actions", "verdict", "resolved", "hacked"}
+)
+
+
 def _scalars(info: dict[str, Any]) -> dict[str, Any]:
     """The numbers and truth values of info that the record has no other place for, and the anchor."""
     kept: dict[str, Any] = {}
-    for key, value in info.items():
-        if key in ("resolved", "hacked"):
-            continue
+    for key in info.keys() - _HAS_ITS_PLACE:
+        value = info[key]
         value = value.item() if isinstance(value, np.generic) else value
         if (
             key == "anchor"
@@ -315,4 +310,4 @@ def _scalars(info: dict[str, Any]) -> dict[str, Any]:
             or (isinstance(value, float) and math.isfinite(value))
         ):
             kept[key] = value
-    return kept
+    return dict(sorted(kept.items()))
