@@ -11,7 +11,7 @@ JOBS ?= 2
 # The demo: three tasks out of a real package, three policies on them, under a context budget.
 DEMO_SDIST ?= tinydb==4.9.0
 DEMO ?= demo-out
-DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes 3 --seed 0 --max-turns 6 \
+DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes all --seed 0 --max-turns 6 \
 	--set protocol=bash --compact 1024 --reply-tokens 128 --summarizer rule
 
 .PHONY: demo test test-slow lint bench system clean

@@ -16,6 +16,7 @@ import gymnasium
 import tyro
 
 from agentgym import registration
+from agentgym.core import AgentEnv
 from agentgym.errors import MissingDependency, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -126,18 +127,23 @@ def constructor_errors() -> Iterator[None]:
         raise UsageError(str(error).partition(" was raised from the environment creator")[0]) from None
 
 
-def try_once(make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool) -> None:
+def try_once(make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool) -> int | None:
     """Make an environment and close it, so that bad keywords are told before anything runs.
 
     Args:
         make: the constructor.
         reset: start an episode too, for what only a task can tell.
+
+    Returns:
+        How many tasks it draws from; None for an environment that lists none.
     """
     with constructor_errors():
         env = make()
     with contextlib.closing(env):
         if reset:
             env.reset(seed=0)
+        inner = env.unwrapped
+        return len(inner.task_pool) if isinstance(inner, AgentEnv) else None
 
 
 def read_run(path: str) -> tuple[Path, list[Trajectory]]:

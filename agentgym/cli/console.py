@@ -24,7 +24,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe, where nothing says how wide
-_PLAIN_EVERY = 5.0  # seconds between plain progress lines
+_PLAIN_FIRST, _PLAIN_MOST = 5.0, 30.0  # seconds between plain progress lines, which grow
 
 
 def out() -> Console:
@@ -129,8 +129,10 @@ class Progress:
             self._bar.update(0, completed=done, total=total, description=description)
 
     def _print_now_and_then(self) -> None:
-        while not self._ended.wait(_PLAIN_EVERY):
+        pause = _PLAIN_FIRST
+        while not self._ended.wait(pause):
             self._print()
+            pause = min(1.5 * pause, _PLAIN_MOST)
 
     def _print(self) -> None:
         self._printed = self._state()

@@ -5,6 +5,7 @@ With --out the same command continues a run that was cut off.
 
 Example:
     agentgym run agentgym/Relay-v0 --policy gold --episodes 20 --out runs/gold
+    agentgym run agentgym/SWE-v0 --policy gold --episodes all --out runs/repaired
     agentgym run agentgym/Relay-v0 --set scenery=400 --compact 2000 --summarizer policy --policy hf:smollm2
 """
 
@@ -16,7 +17,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.markup import escape
@@ -38,8 +39,8 @@ class Args:
     """The environment's id, or module:id."""
     policy: Annotated[str, tyro.conf.arg(metavar="P")] = "random"
     """Who plays; see above."""
-    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 10
-    """How many."""
+    episodes: Annotated[int | Literal["all"], tyro.conf.arg(metavar="N|all")] = 10
+    """How many, each on a task that is drawn; all: every task of the split once."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Of the first episode; the next ones count up."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
@@ -100,7 +101,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _play(args: Args) -> list[Trajectory]:
-    if args.episodes < 1:
+    if args.episodes != "all" and args.episodes < 1:
         raise UsageError(f"expected --episodes of at least 1, got {args.episodes}")
     if args.out and Path(args.out).exists() and not Path(args.out).is_dir():
         raise UsageError(f"expected --out to be a folder, got {args.out}")
@@ -111,17 +112,18 @@ def _play(args: Args) -> list[Trajectory]:
 
     sampling = _given(args, "temperature", "max_new_tokens", "base_url")
     make = functools.partial(make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args))
-    try_once(make, reset=args.compact is not None)  # whether a budget holds the task shows at a reset
+    tasks = try_once(make, reset=args.compact is not None)  # whether a budget holds the task shows at a reset
+    total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
     with (
         contextlib.closing(make_policy(args.policy, **sampling)) as policy,
-        console.Progress("episodes", args.episodes) as progress,
+        console.Progress("episodes", total) as progress,
     ):
-        progress.step(done=min(_finished(args.out), args.episodes))
+        progress.step(done=min(_finished(args.out), total or 0))
         try:
             return collect(
                 make,
                 policy,
-                episodes=args.episodes,
+                episodes=None if args.episodes == "all" else args.episodes,
                 seed=args.seed,
                 out=args.out,
                 workers=args.workers,
@@ -170,7 +172,7 @@ def _finished(out: str | None) -> int:
 def _what_was_kept(args: Args) -> str:
     if args.out is None:
         return "interrupted; nothing was kept, since no --out was given"
-    kept = f"{_finished(args.out)} of {args.episodes} episodes are in {args.out}/trajectories.jsonl"
+    kept = f"{_finished(args.out)} episodes are in {args.out}/trajectories.jsonl"
     return f"interrupted; {kept}; the same command goes on from there"
 
 
@@ -206,7 +208,7 @@ def _print(summary: dict[str, Any]) -> None:
     table.add_row("turns per episode", f"{summary['turns']:.1f}")
     table.add_row("segments", str(summary["segments"]))
     table.add_row("tokens", f"{summary['tokens']['prompt']} prompt, {summary['tokens']['sampled']} sampled")
-    table.add_row("seconds", f"{summary['seconds']:.1f}")
+    table.add_row("seconds", f"{summary['seconds']:.1f}, all episodes added up")
     screen = console.out()
     screen.print(table)
     if summary["out"]:

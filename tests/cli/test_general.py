@@ -135,7 +135,7 @@ def test_bad_pairs(pairs):
 
 
 def test_progress_prints_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(console, "_PLAIN_EVERY", 0.01)
+    monkeypatch.setattr(console, "_PLAIN_FIRST", 0.01)
     err = ""
     with console.Progress("things", 2) as progress:
         progress.step("first")

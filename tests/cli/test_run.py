@@ -209,3 +209,11 @@ def test_interrupt_leaves_valid_files(tmp_path, call):
     assert lines
     assert all(json.loads(line)["id"] for line in lines)
     assert call("report", out, "--json").json[0]["episodes"] == len(lines)
+
+
+def test_all_plays_every_task_once(call, tmp_path):
+    out = tmp_path / "run"
+    words = "run agentgym/Relay-v0 --split test --policy gold --episodes all --json --out".split()
+    answer = call(*words, out)
+    lines = (out / "trajectories.jsonl").read_text().splitlines()
+    assert answer.json["episodes"] == len({json.loads(line)["task_id"] for line in lines}) == 64
