@@ -14,7 +14,7 @@ DEMO ?= demo-out
 DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes all --seed 0 --max-turns 6 \
 	--set protocol=bash --compact 1024 --reply-tokens 128 --summarizer rule
 
-.PHONY: demo test test-slow lint bench system clean
+.PHONY: demo test test-slow lint bench docs system clean
 
 demo: $(VENV)/.with-model
 	@echo "== 1/5 three tasks from $(DEMO_SDIST)"
@@ -45,6 +45,11 @@ lint: $(VENV)/.with-tools
 
 bench: $(VENV)/.with-model
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/sandbox.py
+
+docs: $(VENV)/.with-tools
+	$(PIP) -e '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 system:
 	@sh tools/system-packages.sh bwrap=bubblewrap git=git

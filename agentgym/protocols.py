@@ -73,11 +73,7 @@ class Hermes(Protocol):
 
     def describe(self, tools: Sequence[Tool]) -> str:
         """List the tools as JSON schemas inside ``<tools>``."""
-        listed = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
-        return (
-            f"You can call these tools:\n<tools>\n{listed}\n</tools>\n"
-            f"To call one, write {self._form}. Each message must hold at least one call."
-        )
+        return _list_tools(tools, self._form)
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read every block; an opening tag that never closes is an error."""
@@ -130,11 +126,7 @@ class Xml(Protocol):
 
     def describe(self, tools: Sequence[Tool]) -> str:
         """List the tools as JSON schemas and show the form of a call."""
-        listed = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
-        return (
-            f"You can call these tools:\n<tools>\n{listed}\n</tools>\n"
-            f"To call one, write {self._form}. Each message must hold at least one call."
-        )
+        return _list_tools(tools, self._form)
 
     def parse(self, action: str, checker: ArgumentChecker) -> list[ToolCall]:
         """Read every function block; text between parameters is an error."""
@@ -290,6 +282,14 @@ class ReAct(Protocol):
 
 
 PROTOCOLS: dict[str, type[Protocol]] = {cls.name: cls for cls in (Hermes, Xml, BashBlock, ReAct)}
+
+
+def _list_tools(tools: Sequence[Tool], form: str) -> str:
+    listed = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
+    return (
+        f"You can call these tools:\n<tools>\n{listed}\n</tools>\n"
+        f"To call one, write {form}. Each message must hold at least one call."
+    )
 
 
 def make_protocol(protocol: str | Protocol) -> Protocol:
