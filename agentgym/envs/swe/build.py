@@ -34,7 +34,7 @@ from agentgym.verifiers.tests import SuiteRun, TestSuite, copy_tree, run_suite
 MOST_FAILING = 0.3  # a bug that breaks more of the tests is no subtle one
 TRIES_PER_TASK = 10
 FIRST_RUN_S = 300.0
-SHORTEST_LIMIT_S = 120.0
+SHORTEST_LIMIT_S = 300.0
 _SHOWN_FAILURES = 3
 
 Progress = Callable[[str, int, int], None]
