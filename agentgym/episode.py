@@ -43,7 +43,8 @@ class Verdict:
         evidence: texts for people, such as a test log with its times. They take no part in comparisons.
 
     Raises:
-        InfrastructureError: the score is not a finite number in [0, 1]: the verifier is broken.
+        InfrastructureError: the score is not a finite number in [0, 1], a part is not a finite number, or evidence is
+            not text: the verifier is broken.
     """
 
     score: float
@@ -61,8 +62,25 @@ class Verdict:
             raise InfrastructureError(f"expected a verdict with a score in [0, 1], got {self.score!r}")
         object.__setattr__(self, "score", score)
         object.__setattr__(self, "passed", score >= 1.0 if self.passed is None else bool(self.passed))
-        for name in ("components", "held_out", "evidence"):
-            object.__setattr__(self, name, freeze(getattr(self, name)))
+        for name in ("components", "held_out"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        for name, text in self.evidence.items():
+            if not isinstance(text, str):
+                raise InfrastructureError(f"expected the evidence {name!r} to be text, got {text!r:.80}")
+        object.__setattr__(self, "evidence", freeze(self.evidence))
+
+
+def _numbers(what: str, parts: Mapping[str, float]) -> FrozenDict:
+    """The parts of a score as Python floats."""
+    numbers = {}
+    for name, value in parts.items():
+        try:
+            numbers[str(name)] = number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise InfrastructureError(f"expected {what}[{name!r}] to be a finite number, got {value!r:.80}")
+    return FrozenDict(numbers)
 
 
 class Turn(NamedTuple):

@@ -281,6 +281,23 @@ class TestFailures:
         assert last[1:4] == (0.0, False, True)
         assert "infrastructure_error" in info
 
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            {"components": {"a": math.nan}},
+            {"held_out": {"a": math.inf}},
+            {"components": {"a": "x"}},
+            {"evidence": {"a": 1}},
+        ],
+    )
+    def test_no_verdict_with_parts_that_cannot_be_written(self, parts):
+        with pytest.raises(InfrastructureError, match="'a'"):
+            Verdict(0.5, **parts)
+
+    def test_parts_of_a_verdict_are_python_floats(self):
+        verdict = Verdict(0.5, components={"a": np.float32(0.5), "b": 1})
+        assert [type(value) for value in verdict.components.values()] == [float, float]
+
     def test_a_failure_the_policy_should_read(self):
         env = Moves()
         env.reset()
