@@ -81,7 +81,11 @@ class ToolRunner:
             answer: Any = self.respond(call.arguments["text"])
         except ToolError as error:
             return ToolResult(str(error), error=True)
-        return answer if isinstance(answer, ToolResult) else ToolResult(answer)
+        if isinstance(answer, str):
+            return ToolResult(answer)
+        if isinstance(answer, ToolResult):
+            return answer
+        raise TypeError(f"expected {type(self).__name__}.respond to return text, got {type(answer).__name__}")
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
         try:

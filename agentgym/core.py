@@ -22,7 +22,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.chain import ToolRunner
 from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict
-from agentgym.errors import InfrastructureError, UsageError, nearest
+from agentgym.errors import InfrastructureError, UsageError, nearest, whole_number
 from agentgym.protocols import Protocol, make_protocol
 from agentgym.spaces import UnicodeText, encodable
 from agentgym.tasks import Task, TaskSet, TaskSource
@@ -120,14 +120,14 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
                 f"expected render_mode among {self.metadata['render_modes']} or None, got {render_mode!r}"
             )
         self.task_set = TaskSet.load(self.load_tasks(self.tasks if tasks is None else tasks))
-        self.task_pool = self.task_set.split(self._default_split() if split is None else split)
+        default = "train" if "train" in self.task_set.splits else "all"
+        self.task_pool = self.task_set.split(default if split is None else split)
         if not self.task_pool:
             raise UsageError(f"{type(self).__name__} has no tasks; give some with tasks=...")
-        self.max_turns = self.default_max_turns if max_turns is None else max_turns
-        if self.max_turns < 1:
-            raise UsageError(f"expected max_turns >= 1, got {max_turns}")
-        if max_seconds is not None and not max_seconds > 0:
-            raise UsageError(f"expected max_seconds > 0 or None, got {max_seconds}")
+        turns = self.default_max_turns if max_turns is None else max_turns
+        self.max_turns = whole_number("max_turns", turns, least=1)
+        if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds > 0):
+            raise UsageError(f"expected max_seconds > 0 or None, got {max_seconds!r}")
         self.max_seconds = max_seconds
         self.render_mode = render_mode
         self.observation_space = UnicodeText()
@@ -240,10 +240,14 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         task = self._choose(options or {})
         self._over = True  # stays so if what follows fails: the next step asks for a reset
         self.teardown()
-        self._turn = 0
-        self._started = time.monotonic()
+        self._turn, self._started = 0, time.monotonic()
         self._episode = Episode(task)
-        self._episode.prompt = self.begin(task)
+        prompt = self.begin(task)
+        if not isinstance(prompt, str):
+            raise TypeError(
+                f"expected {type(self).__name__}.begin to return text, got {type(prompt).__name__}"
+            )
+        self._episode.prompt = prompt
         self._over = False
         return self._episode.prompt, self._info(())
 
@@ -273,8 +277,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
             if terminated or truncated:
                 self._over = True
                 verdict = self.verify(episode)
-                info["verdict"] = verdict
-                info["resolved"] = verdict.passed
+                info |= {"verdict": verdict, "resolved": verdict.passed}
                 reward = verdict.score
         except InfrastructureError as error:
             self._over = True
@@ -346,9 +349,6 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool):
             return self.task_pool[int(wanted)]
         raise UsageError(f"expected options['task'] to be an id, an index or a Task, got {wanted!r}")
-
-    def _default_split(self) -> str:
-        return "train" if "train" in self.task_set.splits else "all"
 
     @classmethod
     def _keywords(cls) -> list[str]:

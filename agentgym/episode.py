@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple
 
 from agentgym.errors import InfrastructureError
@@ -54,10 +55,7 @@ class Verdict:
     evidence: Mapping[str, str] = field(default_factory=FrozenDict, compare=False)
 
     def __post_init__(self) -> None:
-        try:
-            score = float(self.score)
-        except (TypeError, ValueError):
-            score = math.nan
+        score = float(self.score) if isinstance(self.score, Real) else math.nan
         if not 0.0 <= score <= 1.0:  # NaN is not
             raise InfrastructureError(f"expected a verdict with a score in [0, 1], got {self.score!r}")
         object.__setattr__(self, "score", score)
@@ -72,14 +70,11 @@ class Verdict:
 
 def _numbers(what: str, parts: Mapping[str, float]) -> FrozenDict:
     """The parts of a score as Python floats."""
-    numbers = {}
+    numbers: dict[str, float] = {}
     for name, value in parts.items():
-        try:
-            numbers[str(name)] = number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
+        if not isinstance(value, Real) or not math.isfinite(value):
             raise InfrastructureError(f"expected {what}[{name!r}] to be a finite number, got {value!r:.80}")
+        numbers[str(name)] = float(value)
     return FrozenDict(numbers)
 
 

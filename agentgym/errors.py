@@ -35,12 +35,35 @@ class MissingDependency(InfrastructureError, ImportError):
     """A package or program that an optional part needs is not installed; the text names the command that brings it."""
 
 
+class ContextOverflow(AgentGymError):
+    """A conversation leaves no room for a reply in the model's context: the agent ran out, nothing broke.
+
+    Attributes:
+        position: which of the conversations given to `Policy.act`; the others can be asked again without it.
+    """
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        super().__init__(text)
+        self.position = position
+
+
 class ToolError(AgentGymError):
     """Raised inside a tool for a failure the policy should read: the text becomes the tool's answer."""
 
 
 class SegmentError(AgentGymError):
     """A trajectory's segments contradict what the caller declared, for example a fork where none may happen."""
+
+
+def whole_number(name: str, value: object, *, least: int) -> int:
+    """`value`, if it is a whole number of at least `least`.
+
+    Raises:
+        UsageError: it is not; says what came.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"expected {name} to be a whole number >= {least}, got {value!r:.60}")
+    return value
 
 
 def nearest(word: object, known: Iterable[object], *, limit: int = 3) -> str:

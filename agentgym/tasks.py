@@ -149,6 +149,8 @@ class TaskSet(Sequence[Task]):
         if isinstance(source, TaskSet):
             return source
         if not isinstance(source, str | Path):
+            if not isinstance(source, Iterable):
+                raise TaskError(f"expected tasks as a file, a sequence or a TaskSet, got {source!r:.60}")
             return cls(source)
         path = Path(source)
         if path.suffix == ".jsonl":
@@ -222,8 +224,8 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise TaskError(f"{where}: expected a JSON object, got {line[:60]!r} ({error.msg})") from None
+        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and deep nesting
+            raise TaskError(f"{where}: expected a JSON object, got {line[:60]!r} ({error})") from None
         if not isinstance(row, dict):
             raise TaskError(f"{where}: expected a JSON object, got {type(row).__name__}")
         yield row, where

@@ -18,6 +18,7 @@ from agentgym.tasks import FrozenDict
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_NESTING = 64  # of the JSON in a call
+MAX_DIGITS = 100  # of a number in it
 _MARK = "__agentgym_tool__"
 _JSON_TYPES: dict[Any, str] = {
     str: "string",
@@ -267,7 +268,13 @@ def _finite(text: str) -> float:
 
 
 # Called at every step: half the price of json.loads.
-_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).raw_decode
+def _moderate(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits")
+    return int(text)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_moderate).raw_decode
 
 
 def read_json(text: str) -> Any:

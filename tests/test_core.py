@@ -298,6 +298,19 @@ class TestFailures:
         verdict = Verdict(0.5, components={"a": np.float32(0.5), "b": 1})
         assert [type(value) for value in verdict.components.values()] == [float, float]
 
+    @pytest.mark.parametrize("score", ["1", b"1"])
+    def test_a_text_is_no_score(self, score):
+        with pytest.raises(InfrastructureError):
+            Verdict(score)
+
+    @pytest.mark.parametrize(("method", "value"), [("begin", None), ("begin", 5), ("respond", None)])
+    def test_what_is_no_text_is_no_observation(self, method, value):
+        cls = type("Odd", (Moves,), {method: lambda self, given: value})
+        env = cls()
+        with pytest.raises(TypeError, match=f"{method} to return text, got {type(value).__name__}"):
+            env.reset()
+            env.step("look")
+
     def test_a_failure_the_policy_should_read(self):
         env = Moves()
         env.reset()

@@ -255,3 +255,11 @@ class TestFiles:
         monkeypatch.setitem(sys.modules, "datasets", None)
         with pytest.raises(MissingDependency, match=r"needs datasets: pip install"):
             TaskSet.from_dataset("org/set", split="test")
+
+
+@pytest.mark.parametrize("text", ['{"id": ' + "[" * 100_000 + "}", '{"id": "a", "n": ' + "9" * 10_000 + "}"])
+def test_lines_that_choke_the_reader_are_broken_lines(tmp_path, text):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(text + "\n")
+    with pytest.raises(TaskError, match=r"tasks.jsonl, line 1: expected a JSON object"):
+        TaskSet.from_jsonl(path)

@@ -300,7 +300,21 @@ class TestChecker:
 class TestReadJson:
     @pytest.mark.parametrize(
         "text",
-        ["", " 1", "1 ", "1 2", "{} x", "NaN", "[Infinity]", "1e999", "-1e999", "'a'", "[1,]", '"\\ud800"'],
+        [
+            "",
+            " 1",
+            "1 ",
+            "1 2",
+            "{} x",
+            "NaN",
+            "[Infinity]",
+            "1e999",
+            "-1e999",
+            "9" * 101,
+            "'a'",
+            "[1,]",
+            '"\\ud800"',
+        ],
     )
     def test_refuses(self, text):
         with pytest.raises(ValueError):

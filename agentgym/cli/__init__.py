@@ -39,13 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     # `module:Id-v0` and `module:attribute` name the user's own code in the folder they stand in; the console script
     # does not put it on the path, `python -m` does.
+    # Last, so that a file there never stands in for a module of the standard library.
     if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())
     try:
         with console.short_warnings():
             return _dispatch(words)
-    except SystemExit as end:  # after --help
-        return int(end.code or 0)
+    except console.HelpShown:
+        return console.OK
     except KeyboardInterrupt as interrupt:
         console.complain(str(interrupt) or "interrupted")
         return console.INTERRUPTED
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone (`agentgym list | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return console.BROKEN_PIPE
-    except Exception:
+    except (Exception, SystemExit):  # an environment or policy that calls sys.exit is a bug too
         console.traceback()
         return console.BUG
 

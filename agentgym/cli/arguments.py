@@ -16,6 +16,7 @@ import gymnasium
 import tyro
 
 from agentgym import registration
+from agentgym.cli import console
 from agentgym.core import AgentEnv
 from agentgym.errors import MissingDependency, UsageError, nearest
 
@@ -36,7 +37,7 @@ def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str])
 
     Raises:
         UsageError: in one line, where tyro would draw a box.
-        SystemExit: with code 0, after ``--help``.
+        HelpShown: after ``--help``.
     """
     complaint = io.StringIO()
     try:
@@ -50,7 +51,7 @@ def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str])
             )
     except SystemExit as end:
         if not end.code:
-            raise
+            raise console.HelpShown from None
         raise UsageError(f"{_first_part(complaint.getvalue())}; see agentgym {verb} --help") from None
 
 
@@ -167,3 +168,11 @@ def read_run(path: str) -> tuple[Path, list[Trajectory]]:
     if not trajectories:
         raise UsageError(f"{file} holds no trajectory yet")
     return file, list(trajectories.values())
+
+
+def what_was_run(trajectories: Sequence[Trajectory]) -> dict[str, str]:
+    """Environment and policy as every line of a run, and its ``run.json``, names them."""
+    return {
+        "id": ", ".join(dict.fromkeys(t.env_id for t in trajectories)),
+        "policy": ", ".join(dict.fromkeys(t.policy for t in trajectories)),
+    }

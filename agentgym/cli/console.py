@@ -69,6 +69,10 @@ def stdout_reserved(reserved: bool) -> Iterator[None]:
         yield
 
 
+class HelpShown(Exception):
+    """A verb printed its help; there is nothing more to do."""
+
+
 class Progress:
     """How far a long verb is, on standard error: a bar on a terminal, else a plain line every few seconds.
 

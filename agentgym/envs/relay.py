@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.core import AgentEnv, Episode, Task, TaskSet, Verdict
-from agentgym.errors import TaskError, ToolError, UsageError
+from agentgym.errors import TaskError, ToolError, UsageError, whole_number
 
 WORDS = (
     "amber anchor basil beacon cedar cobalt copper coral falcon fennel garnet ginger harbor indigo jasper juniper "
@@ -72,11 +72,10 @@ class RelayEnv(AgentEnv):
     def __init__(
         self, *, hops: int = 8, choices: int = 16, slip: float | None = None, scenery: int = 0, **kwargs: Any
     ) -> None:
-        if hops < 0 or not 2 <= choices <= len(WORDS) or scenery < 0:
-            raise UsageError(
-                f"expected hops >= 0, 2 <= choices <= {len(WORDS)} and scenery >= 0, "
-                f"got hops={hops}, choices={choices}, scenery={scenery}"
-            )
+        for name, value, least in (("hops", hops, 0), ("choices", choices, 2), ("scenery", scenery, 0)):
+            whole_number(name, value, least=least)
+        if choices > len(WORDS):
+            raise UsageError(f"expected choices <= {len(WORDS)}, got {choices}")
         self.hops = hops
         self.words = WORDS[:choices]
         self.slip = 0.5 / max(hops, 1) if slip is None else slip
