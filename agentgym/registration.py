@@ -5,14 +5,19 @@ Entry points are texts, so registering imports no environment. `agentgym list` p
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal
 
 import gymnasium
 import pettingzoo  # type: ignore[import-untyped, unused-ignore]
+
+from agentgym.errors import MissingDependency, UsageError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,52 @@ def register_envs(entries: Sequence[Entry] = ENTRIES) -> None:
                 gymnasium.register(entry.id, entry.entry_point, order_enforce=False, disable_env_checker=True)
         elif entry.id not in pettingzoo.parallel_registry:
             pettingzoo.register("parallel", entry.id, entry.entry_point)
+
+
+def require(env_id: str) -> None:
+    """Say in one line that an id cannot be made here. ``module:Id-v0`` imports the module first.
+
+    Raises:
+        UsageError: there is no such module or id, with the nearest ones, or the module fails when it is imported.
+        MissingDependency: one of ours whose package or program is not installed.
+    """
+    entry = find(env_id)
+    if entry is not None and (missing := entry.missing()):
+        raise MissingDependency(f"{env_id} {missing}")
+    module, _, name = env_id.rpartition(":")
+    hint = ""
+    if module:
+        file = _import(module, env_id).__file__
+        hint = (
+            f" {module!r} was imported from {file}."
+            if file
+            else f" {module!r} is a folder without code of its own."
+        )
+    if name not in gymnasium.registry and name not in {
+        **pettingzoo.parallel_registry,
+        **pettingzoo.aec_registry,
+    }:
+        others = (
+            key
+            for key, spec in gymnasium.registry.items()
+            if not str(spec.entry_point).startswith("gymnasium.")
+        )
+        raise UsageError(f"no environment {env_id!r} is registered.{hint}{nearest(name, others)}")
+
+
+def _import(module: str, env_id: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # whatever a user's module raises
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(f"{env_id!r}: there is no module {module!r} to import") from None
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        file, line = (
+            (error.filename, error.lineno) if isinstance(error, SyntaxError) else (at.filename, at.lineno)
+        )
+        raise UsageError(
+            f"importing {module!r} failed at {file}:{line}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def find(env_id: str) -> Entry | None:

@@ -238,7 +238,7 @@ def test_what_cannot_be_reset_here_raises():
 
 def test_a_missing_package_raises(monkeypatch):
     entry = Entry("tests/Guess-v0", "x:Y", "x", "x", packages=(("no_such_package", "swe"),))
-    monkeypatch.setattr("agentgym.check.subject.find", lambda env_id: entry)
+    monkeypatch.setattr("agentgym.registration.find", lambda env_id: entry)
     with pytest.raises(MissingDependency, match=r"needs the package no_such_package: pip install"):
         check("tests/Guess-v0")
 

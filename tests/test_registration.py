@@ -11,7 +11,7 @@ import pytest
 
 import agentgym
 from agentgym.errors import TaskError, UsageError
-from agentgym.registration import ENTRIES, Entry, find, register_envs
+from agentgym.registration import ENTRIES, Entry, find, register_envs, require
 
 RELAY = "agentgym/Relay-v0"
 
@@ -98,7 +98,7 @@ def test_module_prefix_form():
         ({"split": "tset"}, TaskError, "no split 'tset'. Did you mean 'test'"),
         ({"protocol": "hermse"}, UsageError, "Did you mean 'hermes'"),
         ({"render_mode": "human"}, UsageError, "expected render_mode among"),
-        ({"max_turns": 0}, UsageError, "expected max_turns >= 1, got 0"),
+        ({"max_turns": 0}, UsageError, "expected max_turns .* >= 1, got 0"),
         ({"max_seconds": 0}, UsageError, "expected max_seconds > 0"),
         ({"max_seconds": float("nan")}, UsageError, "expected max_seconds > 0"),
         ({"tasks": []}, UsageError, "has no tasks"),
@@ -120,3 +120,18 @@ def test_unknown_task_fails_at_reset_with_the_nearest():
     env = gymnasium.make(RELAY)
     with pytest.raises(TaskError, match="Did you mean 'relay-train-000'"):
         env.reset(options={"task": "relay-trian-000"})
+
+
+def test_a_module_that_fails_when_imported_says_where(tmp_path, monkeypatch):
+    (tmp_path / "torn_env.py").write_text("x = 1\ny = (\n")
+    (tmp_path / "late_env.py").write_text("\n\nraise RuntimeError('too early')\n")
+    (tmp_path / "empty_env").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match=r"importing 'torn_env' failed at .*torn_env.py:2: SyntaxError"):
+        require("torn_env:X-v0")
+    with pytest.raises(UsageError, match=r"late_env.py:3: RuntimeError: too early"):
+        require("late_env:X-v0")
+    with pytest.raises(UsageError, match=r"'empty_env' is a folder without code of its own"):
+        require("empty_env:X-v0")
+    with pytest.raises(UsageError, match=r"no environment 'agentgym/Relya-v0' .* Did you mean 'agentgym/Relay-v0'"):
+        require("agentgym/Relya-v0")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 import itertools
 import math
 import time
@@ -16,10 +15,10 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from agentgym.core import AgentEnv, AgentWrapper, Verdict
-from agentgym.errors import InfrastructureError, MissingDependency, UsageError, nearest
+from agentgym.errors import InfrastructureError
 from agentgym.policies.base import Policy
 from agentgym.policies.scripted import Gold, Null, Random
-from agentgym.registration import find
+from agentgym.registration import require
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Player: TypeAlias = Callable[[Env], Iterator[Any]]  # called after reset: the actions, one by one
@@ -60,7 +59,7 @@ class Subject:
         self.seed = seed
         self.name = source if isinstance(source, str) else getattr(source, "__qualname__", repr(source))
         if isinstance(source, str):
-            _require_known(source)
+            require(source)
         with self.make() as env:
             self.is_agent_env = isinstance(env.unwrapped, AgentEnv)
             self.env_class = type(env.unwrapped)
@@ -124,27 +123,6 @@ class Subject:
     def gold(self) -> Player:
         """The environment's own solver."""
         return policy_player(Gold(), 0)
-
-
-def _require_known(env_id: str) -> None:
-    entry = find(env_id)
-    missing = entry.missing() if entry else None
-    if missing:
-        raise MissingDependency(f"{env_id} {missing}")
-    module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, and a package that it needs is not
-            raise UsageError(f"{env_id!r}: there is no module {module!r} to import") from None
-    try:
-        gymnasium.spec(name)
-    except gymnasium.error.UnregisteredEnv:
-        raise UsageError(
-            f"no environment {env_id!r} is registered.{nearest(name, gymnasium.registry)}"
-        ) from None
 
 
 def policy_player(policy: Policy, seed: int) -> Player:

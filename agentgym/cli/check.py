@@ -19,8 +19,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
-from agentgym.cli.arguments import constructor_errors, parse, read_pairs, require_env
+from agentgym.cli.arguments import constructor_errors, parse, read_pairs
 from agentgym.errors import InfrastructureError
+from agentgym.registration import require
 
 if TYPE_CHECKING:
     from agentgym.check import Report
@@ -49,7 +50,7 @@ def main(words: Sequence[str]) -> int:
     args = parse(Args, "check", __doc__, words)
     kwargs = read_pairs(args.set)
     with console.stdout_reserved(args.json):
-        require_env(args.env)
+        require(args.env)
         from agentgym.check import PROBES, check
 
         started = itertools.count()
