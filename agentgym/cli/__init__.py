@@ -56,10 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         console.complain(str(error))
         return console.USAGE
-    except BrokenPipeError:  # the reader of our output has gone (`agentgym list | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return console.BROKEN_PIPE
-    except (Exception, SystemExit):  # an environment or policy that calls sys.exit is a bug too
+    except (Exception, SystemExit) as error:  # an environment or policy that calls sys.exit is a bug too
+        # Where the reader of our output has gone (`agentgym list | head`), rich turns that into SystemExit.
+        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return console.BROKEN_PIPE
         console.traceback()
         return console.BUG
 

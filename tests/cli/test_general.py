@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from agentgym import InfrastructureError, __version__
-from agentgym.cli import VERBS, arguments, console, listing
+from agentgym.cli import VERBS, arguments, console, listing, main
 from agentgym.errors import UsageError
 
 PYTHON = [sys.executable, "-m", "agentgym"]
@@ -148,3 +148,20 @@ def test_a_short_verb_prints_no_progress(capsys):
     with console.Progress("things", 2) as progress:
         progress.step("first")
     assert capsys.readouterr().err == ""
+
+
+def test_an_environment_that_exits_is_a_bug_and_no_success(call, monkeypatch, capsys):
+    def leave(words):
+        raise SystemExit(0)
+
+    monkeypatch.setattr("agentgym.cli.listing.main", leave)
+    assert main(["list"]) == 70
+    assert "SystemExit" in capsys.readouterr().err
+
+
+def test_a_file_in_the_current_folder_replaces_no_standard_module(tmp_path):
+    (tmp_path / "html.py").write_text("raise SystemExit('the wrong html')\n")
+    (tmp_path / "tabnanny.py").write_text("raise SystemExit('the wrong tabnanny')\n")
+    code = "from agentgym.cli import main; main(['--version']); import tabnanny"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
