@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.chain import ToolRunner
-from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict
+from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict, expect_verdict
 from agentgym.errors import InfrastructureError, UsageError, nearest, whole_number
 from agentgym.protocols import Protocol, make_protocol
 from agentgym.spaces import UnicodeText, encodable
@@ -276,7 +276,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
             reward = 0.0
             if terminated or truncated:
                 self._over = True
-                verdict = self.verify(episode)
+                verdict = expect_verdict(self.verify(episode), self)
                 info |= {"verdict": verdict, "resolved": verdict.passed}
                 reward = verdict.score
         except InfrastructureError as error:

@@ -78,6 +78,13 @@ def _numbers(what: str, parts: Mapping[str, float]) -> FrozenDict:
     return FrozenDict(numbers)
 
 
+def expect_verdict(verdict: object, who: object) -> Verdict:
+    """What `verify` returned, if it is a verdict."""
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"expected {type(who).__name__}.verify to return a Verdict, got {verdict!r:.60}")
+    return verdict
+
+
 class Turn(NamedTuple):
     """One step: what the policy wrote, what it was answered, what it called."""
 

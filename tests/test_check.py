@@ -16,7 +16,7 @@ from agentgym.check import PROBES, Probe, Report, check, leaks
 from agentgym.check.contract import _is_of, _mutable_part
 from agentgym.check.leaks import needle
 from agentgym.check.subject import Failed, Step, first_difference
-from agentgym.core import INFO_KEYS, Task, Verdict
+from agentgym.core import INFO_KEYS, AgentEnv, Task, ToolCall, Verdict, tool
 from agentgym.errors import InfrastructureError, MissingDependency, UsageError
 from agentgym.registration import Entry
 from agentgym.tasks import FrozenDict
@@ -394,3 +394,32 @@ def test_pettingzoo_ids_get_pettingzoos_tests(monkeypatch):
     monkeypatch.setattr(package.vectors, "parallel_tests", lambda env_id, kwargs: f"tested {env_id}")
     report = check("agentgym/Team-v0", only=["start", "pettingzoo"])
     assert [(p.name, p.ok) for p in report.probes] == [("start", None), ("pettingzoo", True)]
+
+
+def test_state_that_only_success_reaches_is_seen():
+    """The basket is a class attribute, and only a call with the right word puts something into it."""
+
+    class Basket(AgentEnv):
+        tasks = (Task("a", "Put the word.", data={"word": "quince"}),)
+        basket: list[str] = []  # the fault
+
+        def begin(self, task):
+            return f"{task.prompt} You have {len(self.basket)}."
+
+        @tool
+        def put(self, word: str) -> str:
+            """Put it in."""
+            if word == "quince":
+                self.basket.append(word)
+                self.finish()
+            return "done"
+
+        def gold(self):
+            return self.protocol.render_call(ToolCall("put", {"word": "quince"}))
+
+        def verify(self, episode):
+            return Verdict(float(episode.done))
+
+    failures = check(Basket).failures
+    assert "state belongs on self" in failures["instances"]
+    assert {"same_seed", "fresh_reset"} <= failures.keys()

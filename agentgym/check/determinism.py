@@ -41,7 +41,7 @@ def same_seed(subject: Subject) -> str:
     rounds = subject.times(4, resets=6, ends=2)
     for seed in range(subject.seed, subject.seed + rounds):
         with subject.make() as env:
-            first = _seeded_run(env, subject.random(seed), seed)
+            first = _seeded_run(env, subject.lively(seed), seed)
         with _global_state_kept(), subject.make() as env:
             again = _seeded_run(env, _disturbed(replay(actions_of(first))), seed)
         difference = first_difference(first, again)
@@ -80,7 +80,7 @@ def instances(subject: Subject) -> str:
     alone = []
     for seed in seeds:
         with subject.make() as env:
-            alone.append(play(env, subject.random(seed), seed=seed, steps=steps))
+            alone.append(play(env, subject.lively(seed), seed=seed, steps=steps))
     with subject.make() as one, subject.make() as other:
         envs = (one, other)
         together: list[list[Step]] = [[start(env, seed=seed)] for env, seed in zip(envs, seeds, strict=True)]
@@ -211,7 +211,7 @@ def _disturbed(player: Player) -> Player:
 def _episodes(env: Env, subject: Subject, seed: int, episodes: int, steps: int) -> list[Step]:
     trace: list[Step] = []
     for episode in range(episodes):
-        trace += play(env, subject.random(episode), seed=subject.seed + 100 * seed + episode, steps=steps)
+        trace += play(env, subject.lively(episode), seed=subject.seed + 100 * seed + episode, steps=steps)
     return trace
 
 

@@ -198,7 +198,8 @@ def fresh_reset(subject: Subject) -> str:
     """Each reset to a seed starts alike, and nothing an earlier episode's policy wrote comes back."""
     rounds = subject.times(5, resets=2)
     with subject.make() as env:
-        first = play(env, subject.random(subject.seed), seed=subject.seed, steps=4)
+        player = subject.random(subject.seed) if subject.expensive else subject.lively(1)
+        first = play(env, player, seed=subject.seed, steps=4)
         actions = actions_of(first)
         prompt = _system_prompt(env)
         start(env, seed=subject.seed)

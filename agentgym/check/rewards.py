@@ -77,7 +77,8 @@ def gold(subject: Subject) -> str:
             expect(
                 last.reward == 1.0 and last.info.get("resolved") is True and last.terminated is True,
                 f"task {task_id!r} (split {split}): expected gold to end terminated and resolved with reward 1.0, {got}"
-                f"terminated={last.terminated}",
+                f"terminated={last.terminated}; does it call self.finish(), "
+                "and does begin() clear what a former episode left?",
             )
             solved += 1
     return f"reward 1 on {solved} tasks, up to {per_split} of each split"
