@@ -82,7 +82,7 @@ class Endpoint:
         try:
             import openai
         except ImportError:
-            raise MissingDependency("endpoints need openai: pip install 'agentgym-suite[openai]'") from None
+            raise MissingDependency("endpoints need openai: pip install 'agentgym-suite[judge]'") from None
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
         if api_key is None and base_url is None:

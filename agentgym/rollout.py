@@ -8,6 +8,8 @@ order. What goes wrong in one episode is written on its trajectory and touches n
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +20,9 @@ import gymnasium
 import numpy as np
 
 from agentgym.core import AgentEnv
-from agentgym.errors import MissingDependency, UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.policies import Policy, make_policy
-from agentgym.registration import ENTRIES, find
+from agentgym.registration import require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.store import TrajectoryStore
 from agentgym.workers import Env, Job, Run, stacked
@@ -59,14 +61,8 @@ def make_env(
         UsageError: no such id, with the nearest ones.
         MissingDependency: a package or program the environment needs is not installed.
     """
-    entry = find(env_id)
-    if entry is not None and (missing := entry.missing()):
-        raise MissingDependency(f"{env_id} {missing}")
-    try:
-        env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
-    except gymnasium.error.UnregisteredEnv:
-        known = [entry.id for entry in ENTRIES if entry.registry == "gymnasium"]
-        raise UsageError(f"no environment {env_id!r}.{nearest(env_id, known)}") from None
+    require(env_id)
+    env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
     # The monitor and then the verifier belong here, inside the context: they see calls, not conversations.
     if compact is None:
         env = ChatContext(env)
@@ -106,7 +102,12 @@ def collect(
 
     Episodes that an `InfrastructureError` or any exception of the environment ended, and those longer than
     `episode_timeout`, have `infrastructure_error` set and no reward. The worker then starts over with a fresh
-    environment. A thread cannot be killed: one that hangs is left behind and replaced.
+    environment. A thread cannot be killed: one that hangs is left behind and replaced. An episode whose record
+    cannot be written to `out` (a number that is not finite, an object in info) is marked in the same way.
+
+    An episode whose conversation no longer fits the model's context (`ContextOverflow`) is truncated, with an event
+    ``context_overflow``: the agent ran out, as at a limit of turns. Its reward is what it was paid so far and it is
+    not resolved; the environment gives no verdict.
 
     Args:
         env: an id, or a function that makes the environment; it is called in each worker's own thread. A context
@@ -116,7 +117,7 @@ def collect(
         seed: of the tasks drawn, the environments and the sampling.
         out: folder for ``trajectories.jsonl`` and ``run.json``. Calling again with the same settings resumes:
             episodes that stand there are not run again, except those with an infrastructure error, whose new line
-            then counts. `episodes` may be larger than before.
+            then counts. `episodes` may be larger than before. What is in the tasks belongs to the settings.
         workers: environments at a time; by default what the policy suggests, at least one for each core.
         tasks: ids or indices to go through in turn; by default each episode draws one.
         group_size: this many episodes in a row share task and environment seed and differ in the policy's
@@ -157,6 +158,7 @@ def collect(
             "group_size": group_size,
         }
         chosen = _choose_tasks(probe, tasks, episodes)
+        settings["tasks_sha256"] = _digest(probe, chosen)
     if episodes is None:
         episodes = len(chosen) * group_size
     jobs = [_job(i, f"{name}/{policy.name}/{seed}/{i}", seed, chosen, group_size) for i in range(episodes)]
@@ -172,9 +174,9 @@ def collect(
             contextlib.closing(store or contextlib.ExitStack()),
         ):
             for trajectory in results:
-                finished[trajectory.id] = trajectory
                 if store is not None:
-                    store.append(trajectory)
+                    trajectory = _written(store, trajectory)
+                finished[trajectory.id] = trajectory
                 if on_finish is not None:
                     on_finish(trajectory)
     return [finished[job.id] for job in jobs]
@@ -207,6 +209,34 @@ def _choose_tasks(env: Env, tasks: Sequence[str | int] | None, episodes: int | N
     return [task.id for task in inner.task_pool]
 
 
+def _digest(env: Env, chosen: Sequence[str | int]) -> str | None:
+    """Of what is in the tasks that may be played: a file can hold other tasks the next time. None: lists no tasks."""
+    inner = env.unwrapped
+    if not isinstance(inner, AgentEnv):
+        return None
+    tasks = [inner.task_set[t] if isinstance(t, str) else inner.task_pool[t] for t in chosen]
+    digest = hashlib.sha256()
+    for task in tasks or inner.task_pool:
+        row = [task.id, task.prompt, task.data]
+        digest.update(json.dumps(row, default=_contents, skipkeys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _contents(value: Any) -> Any:
+    """JSON for what a task may hold beside JSON, the same in every process."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value):  # where a record was read from takes no part in comparisons
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return str(value) if isinstance(value, Path) else _label(value)
+
+
 def _description(env: Env) -> Any:
     """What the stack is made of: names and keywords."""
     spec = env.spec
@@ -228,6 +258,11 @@ def _open(folder: Path, settings: dict[str, Any]) -> TrajectoryStore:
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         for key, value in settings.items():
+            if key == "tasks_sha256" and before.get(key) != value:
+                raise UsageError(
+                    f"{folder} holds a run of tasks that have changed since; give another folder, "
+                    "or the same tasks to resume"
+                )
             if before.get(key) != value:
                 raise UsageError(
                     f"{folder} holds a run with another {key}: {before.get(key)!r}, not {value!r}; "
@@ -242,3 +277,64 @@ def _open(folder: Path, settings: dict[str, Any]) -> TrajectoryStore:
         partial.write_text(json.dumps(settings, indent=1), encoding="utf-8")
         partial.replace(path)  # whole or not at all
     return TrajectoryStore(lines)
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def _written(store: TrajectoryStore, trajectory: Trajectory) -> Trajectory:
+    """Write a trajectory. One that cannot be written is an episode that broke; what can be kept of it is."""
+    try:
+        store.append(trajectory)
+        return trajectory
+    except UsageError as error:
+        problem = str(error)
+    # Foreign values come in where the record holds JSON of any form.
+    trajectory.verdict = _writable(trajectory.verdict)
+    trajectory.extra = _writable(trajectory.extra)
+    for step in trajectory.steps:
+        step.info = _writable(step.info)
+        for call in step.calls:
+            call.arguments = _writable(call.arguments)
+    for event in trajectory.events:
+        event.data = _writable(event.data)
+    trajectory.infrastructure_error = problem
+    trajectory.reward = trajectory.resolved = None
+    trajectory.terminated = trajectory.truncated = False
+    with contextlib.suppress(UsageError):
+        store.append(trajectory)
+        return trajectory
+    # It is somewhere else, as in the log-probs of a policy: say only that the episode was there.
+    bare = Trajectory(
+        trajectory.id,
+        trajectory.env_id,
+        trajectory.task_id if isinstance(trajectory.task_id, str) else "",
+        trajectory.seed,
+        trajectory.policy,
+        reward=None,
+        infrastructure_error=problem,
+        started=trajectory.started,
+        seconds=trajectory.seconds,
+        extra=trajectory.extra,
+    )
+    store.append(bare)
+    return bare
+
+
+def _writable(value: Any) -> Any:
+    """The value without the parts that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {k: _writable(v) for k, v in value.items() if isinstance(k, str) and _can_be_written(v)}
+    if isinstance(value, list | tuple):
+        return [_writable(item) for item in value if _can_be_written(item)]
+    return value
+
+
+def _can_be_written(value: Any) -> bool:
+    if isinstance(value, Mapping | list | tuple):
+        return True  # in part
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import gymnasium
 import numpy as np
 
-from agentgym.errors import InfrastructureError
+from agentgym.errors import ContextOverflow, InfrastructureError
 from agentgym.messages import Conversation
 from agentgym.policies.base import Policy, Reply
 from agentgym.policies.batching import BatchServer, ServerStopped
 from agentgym.spaces import Conversation as ConversationSpace
-from agentgym.trajectory.records import Step, Trajectory
+from agentgym.trajectory.records import Trajectory
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.record import RecordTrajectory
 
@@ -210,11 +210,14 @@ class Run:
                 reply = answer(conversation)
             except InfrastructureError as error:
                 return self._failed(job, recorder, error, time.monotonic() - started)
+            except ContextOverflow as error:  # the agent ran out, as at a limit of turns: that is a result
+                recorder.cut_off("context_overflow", str(error))
+                break
             recorder.attach(reply, policy_seconds=clock() - asked)
             try:
                 conversation, _, terminated, truncated, _ = env.step(reply.text)
             except Exception as error:
-                return self._failed(job, recorder, error, time.monotonic() - started, reply)
+                return self._failed(job, recorder, error, time.monotonic() - started)
             over = terminated or truncated
         return self._labelled(recorder.trajectory, job)
 
@@ -228,9 +231,7 @@ class Run:
             return lambda conversation: act((conversation,), seeds=(int(rng.integers(1 << 63)),))[0]
         return lambda conversation: act((conversation,))[0]
 
-    def _failed(
-        self, job: Job, recorder: Any, error: Exception, seconds: float, reply: Reply | None = None
-    ) -> Trajectory:
+    def _failed(self, job: Job, recorder: Any, error: Exception, seconds: float) -> Trajectory:
         """The trajectory of an episode that broke: what was recorded so far, and no reward.
 
         Args:
@@ -238,7 +239,6 @@ class Run:
             recorder: its recorder; None if its thread still runs.
             error: what broke it.
             seconds: how long it ran.
-            reply: the action during which it broke, if it was one.
         """
         recorded: Trajectory | None = None if recorder is None else recorder.trajectory
         if recorded is not None and recorded.id == job.id:
@@ -246,8 +246,6 @@ class Run:
         else:  # the reset failed, or nobody knows
             task = job.task if isinstance(job.task, str) else ""
             trajectory = Trajectory(job.id, self.env_id, task, job.seed, started=time.time() - seconds)
-        if reply is not None:
-            trajectory.steps.append(_unanswered(trajectory, reply))
         trajectory.reward = None
         trajectory.terminated = trajectory.truncated = False
         trajectory.seconds = seconds
@@ -262,20 +260,6 @@ class Run:
         trajectory.policy = self.policy.name
         trajectory.extra |= {"episode": job.index, "group": job.group}
         return trajectory
-
-
-def _unanswered(trajectory: Trajectory, reply: Reply) -> Step:
-    """The step that the environment broke in."""
-    index = len(trajectory.steps)
-    segments = (s.index for s in trajectory.segments if any(sampled.step == index for sampled in s.sampled))
-    return Step(
-        kind="turn",
-        agent="policy",
-        action=reply.text,
-        segment=next(segments, None),
-        prompt_tokens=reply.prompt_tokens,
-        sampled_tokens=reply.sampled_tokens,
-    )
 
 
 def _close(env: Env) -> None:

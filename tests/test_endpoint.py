@@ -126,7 +126,7 @@ def test_what_is_missing(monkeypatch):
     with pytest.raises(UsageError, match="OPENAI_API_KEY"):
         Endpoint("m")
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-suite\[openai\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-suite\[judge\]'"):
         Endpoint("m", base_url="http://127.0.0.1:1/v1")
 
 

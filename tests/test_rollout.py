@@ -4,19 +4,23 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from agentgym import AgentEnv, InfrastructureError, Task, UsageError, Verdict
-from agentgym.errors import TaskError
+from agentgym.envs.relay import RelayEnv
+from agentgym.errors import ContextOverflow, TaskError
 from agentgym.policies import Null, Policy, Random, Reply, Scripted
 from agentgym.rollout import collect, make_env
 from agentgym.trajectory.store import TrajectoryStore
+from agentgym.wrappers import ContextCompaction
 
 
 class Walk(AgentEnv):
@@ -68,8 +72,6 @@ def test_in_order_and_labelled():
 def test_workers_and_a_plain_loop_agree(policy):
     one, four = (told(collect(Walk, policy, episodes=12, seed=7, workers=n)) for n in (1, 4))
     assert one == four
-    import numpy as np
-
     env = Walk()
     for index, (_, task, seed, prompt, reward, _, steps) in enumerate(one):
         assert env.reset(seed=seed)[0] == prompt
@@ -273,6 +275,42 @@ def test_construction_errors_reach_the_caller():
         collect(make, "null", episodes=4, workers=1)
 
 
+@pytest.mark.parametrize("odd", [float("nan"), {1, 2}, object()])
+def test_an_episode_that_cannot_be_written_is_marked_and_others_go_on(tmp_path, odd):
+    class Odd(Walk):
+        def step(self, action):
+            observation, reward, terminated, truncated, info = super().step(action)
+            if self.episode.task.id == "t2":
+                info["anchor"] = odd
+            return observation, reward, terminated, truncated, info
+
+    trajectories = collect(Odd, Scripted(["aa"] * 4), episodes=None, workers=2, out=tmp_path)
+    assert [t.reward for t in trajectories] == [1.0, 1.0, None, 1.0, 1.0]
+    bad = trajectories[2]
+    assert "cannot be written" in bad.infrastructure_error
+    assert "steps[0].info.anchor" in bad.infrastructure_error
+    assert (bad.outcome, bad.terminated, bad.truncated) == (None, False, False)
+    assert [s.action for s in bad.steps] == ["aa"] * 4  # the rest of it is kept
+    assert sorted(TrajectoryStore(tmp_path), key=lambda t: t.extra["episode"]) == trajectories
+    ran = []
+    collect(Odd, Scripted(["aa"] * 4), episodes=None, out=tmp_path, on_finish=ran.append)
+    assert [t.task_id for t in ran] == ["t2"]  # tried again, like any that broke
+
+
+def test_an_episode_of_which_nothing_can_be_written_leaves_its_name(tmp_path):
+    class Sure(Policy):
+        name = "sure"
+
+        def act(self, conversations):
+            return [Reply("aa", (1,), (2,), (float("-inf"),)) for _ in conversations]
+
+    (bad,) = collect(Walk, Sure(), episodes=1, tasks=["t3"], out=tmp_path)
+    assert "logprobs" in bad.infrastructure_error
+    assert (bad.reward, bad.task_id, bad.steps, bad.segments) == (None, "t3", [], [])
+    assert (bad.extra["episode"], bad.extra["group"]) == (0, 0)
+    assert list(TrajectoryStore(tmp_path)) == [bad]
+
+
 # -- policies --------------------------------------------------------------------------------------------------
 
 
@@ -328,6 +366,82 @@ def test_a_failing_policy_marks_and_a_wrong_one_raises(tmp_path):
         collect(Walk, Buggy(), episodes=6, out=tmp_path)
 
 
+class Small(Batched):
+    """A model that reads five messages; each batch is refused before anything of it is answered."""
+
+    name = "small"
+
+    def __init__(self, max_batch=4):
+        super().__init__()
+        self.max_batch = max_batch
+
+    def act(self, conversations, *, seeds):
+        for position, conversation in enumerate(conversations):
+            if len(conversation) > 5:
+                raise ContextOverflow(f"{len(conversation)} messages are too many", position)
+        return super().act(conversations, seeds=seeds)
+
+
+class Uneven(Walk):
+    """Even tasks take two turns, odd ones four."""
+
+    def respond(self, action):
+        if len(self.episode.turns) == 1 and int(self.episode.task.id[1]) % 2 == 0:
+            self.finish()
+        return super().respond(action)
+
+    def verify(self, episode):
+        return Verdict(1.0)
+
+
+@pytest.mark.parametrize("max_batch", [1, 4])
+def test_an_agent_that_runs_out_of_context_is_truncated_and_others_go_on(max_batch, tmp_path):
+    trajectories = collect(Uneven, Small(max_batch), episodes=None, workers=4, out=tmp_path)
+    assert [t.reward for t in trajectories] == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert [t.truncated for t in trajectories] == [False, True, False, True, False]
+    assert [t.resolved for t in trajectories] == [True, False, True, False, True]
+    assert [len(t.steps) for t in trajectories] == [2, 3, 2, 3, 2]
+    assert not any(t.infrastructure_error for t in trajectories)
+    events = [(e.step, e.data) for e in trajectories[1].events if e.kind == "context_overflow"]
+    assert events == [(3, {"why": "7 messages are too many"})]
+    assert trajectories[1].verdict == {}
+    # It is a result: not run again.
+    ran = []
+    collect(Uneven, Small(max_batch), episodes=None, out=tmp_path, on_finish=ran.append)
+    assert ran == []
+
+
+class Summarizer(Policy):
+    """Writes its seed; without one it draws from a generator that all threads share."""
+
+    name = "seeded"
+    takes_seeds = True
+
+    def __init__(self):
+        self.shared = np.random.default_rng(0)
+
+    def act(self, conversations, *, seeds=None):
+        if seeds is None:
+            seeds = self.shared.integers(1 << 62, size=len(conversations))
+        time.sleep(random.random() * 0.005)
+        return [Reply(f"seed {seed}") for seed in seeds]
+
+
+def test_summaries_of_a_given_model_do_not_depend_on_workers():
+    def summaries(workers):
+        writer = Summarizer()
+        env = lambda: ContextCompaction(  # noqa: E731
+            RelayEnv(hops=20, scenery=200), 700, reply_tokens=50, summarizer=writer
+        )
+        run = collect(env, "gold", episodes=6, workers=workers)
+        return [[e.data["summary"] for e in t.events if e.kind == "compaction"] for t in run]
+
+    one = summaries(1)
+    assert all(len(found) >= 2 for found in one)
+    assert len({text for found in one for text in found[:2]}) == 12  # each with a seed of its own
+    assert summaries(4) == one
+
+
 # -- resuming --------------------------------------------------------------------------------------------------
 
 
@@ -377,6 +491,62 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path):
     (tmp_path / "a" / "run.json").unlink()
     with pytest.raises(UsageError, match=r"no run\.json"):
         collect("agentgym/Relay-v0", "null", episodes=1, out=tmp_path / "a")
+
+
+def test_tasks_that_changed_are_another_run(tmp_path):
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "out"
+    run = lambda **more: collect(  # noqa: E731
+        "agentgym/Relay-v0", "gold", episodes=2, out=out, env_kwargs={"tasks": str(file)}, **more
+    )
+    file.write_text('{"id": "one", "number": 1}\n')
+    assert {t.task_id for t in run()} == {"one"}
+    assert {t.task_id for t in run()} == {"one"}  # the same: resumed
+    for changed in (
+        '{"id": "two", "number": 1}',
+        '{"id": "one", "number": 2}',
+        '{"id": "one", "number": 1, "prompt": "!"}',
+    ):
+        file.write_text(changed + "\n")
+        with pytest.raises(UsageError, match="tasks that have changed") as caught:
+            run()
+        assert "\n" not in str(caught.value)
+
+
+def test_only_the_tasks_that_are_played_are_compared(tmp_path):
+    class Other(Walk):
+        tasks = (Task("t0"), Task("t1", "new"))
+
+    for env in (Walk, Other):
+        env.__name__ = "Same"
+    make = {"episodes": 1, "tasks": ["t0"], "out": tmp_path}
+    try:
+        collect(Walk, "null", **make)
+        collect(Other, "null", **make)
+        with pytest.raises(UsageError, match="tasks"):
+            collect(Other, "null", **(make | {"tasks": ["t1"]}))
+    finally:
+        Walk.__name__ = "Walk"
+
+
+def test_records_in_tasks_are_told_apart_wherever_they_were_read(tmp_path):
+    import dataclasses
+    from pathlib import Path
+
+    @dataclasses.dataclass
+    class Record:
+        patch: str
+        folder: Path = dataclasses.field(compare=False)
+
+    def digest(patch, folder, **more):
+        class Recorded(Walk):
+            tasks = (Task("t0", data={"record": Record(patch, Path(folder)), **more}),)
+
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        collect(Recorded, "null", episodes=1, out=out)
+        return json.loads((out / "run.json").read_text())["tasks_sha256"]
+
+    assert digest("a", "/x") == digest("a", "/y") != digest("b", "/x")
+    assert digest("a", "/x", what=object()) == digest("a", "/x", what=object())  # no address gets in
 
 
 SCRIPT = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import inspect
 import io
 import json
@@ -15,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import gymnasium
 import tyro
 
-from agentgym import registration
 from agentgym.cli import console
 from agentgym.core import AgentEnv
-from agentgym.errors import MissingDependency, UsageError, nearest
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.trajectory.records import Trajectory
@@ -84,37 +81,6 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             values[key] = text
     return values
-
-
-def require_env(env_id: str) -> None:
-    """Say now, in one line, that an environment id is unknown. ``module:Id-v0`` imports the module first.
-
-    Raises:
-        UsageError: no such id, or no such module.
-        MissingDependency: one of ours whose package or program is not installed.
-    """
-    entry = registration.find(env_id)
-    if entry is not None and (missing := entry.missing()):
-        raise MissingDependency(f"{env_id} {missing}")
-    module, colon, name = env_id.rpartition(":")
-    if colon:
-        try:
-            found = importlib.util.find_spec(module)
-        except (ImportError, ValueError):  # a parent package is missing
-            found = None
-        if found is None:
-            raise UsageError(
-                f"cannot import {module!r}, named in {env_id!r}; run this where that module is importable"
-            )
-        importlib.import_module(module)
-    try:
-        gymnasium.spec(name)
-    except gymnasium.error.Error:  # unknown, or no id at all
-        raise UsageError(f"unknown environment {env_id!r}.{nearest(name, _known_ids())}") from None
-
-
-def _known_ids() -> list[str]:
-    return [name for name, spec in gymnasium.registry.items() if spec.namespace] or list(gymnasium.registry)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
-from agentgym.cli.arguments import parse, read_run
+from agentgym.cli.arguments import parse, read_run, what_was_run
 from agentgym.cli.console import number, span
 from agentgym.cli.view import view_path
 from agentgym.errors import UsageError
@@ -114,14 +114,15 @@ def read_runs(paths: Sequence[str]) -> list[Run]:
     names = _short_names([file for _, file, _ in read])
     runs = []
     for name, (path, file, trajectories) in zip(names, read, strict=True):
-        what = {
-            "id": ", ".join(dict.fromkeys(t.env_id for t in trajectories)),
-            "policy": ", ".join(dict.fromkeys(t.policy for t in trajectories)),
-        }
         more = details(trajectories)
         if all(trajectory.hacked is None for trajectory in trajectories):
             more["monitor"] = None  # none watched
-        numbers = what | summary(trajectories) | {"out": path} | {key: more[key] for key in DOCUMENTED}
+        numbers = (
+            what_was_run(trajectories)
+            | summary(trajectories)
+            | {"out": path}
+            | {key: more[key] for key in DOCUMENTED}
+        )
         runs.append(Run(name, file, trajectories, numbers, more))
     return runs
 

@@ -24,8 +24,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
-from agentgym.cli.arguments import parse, read_pairs, require_env, try_once
+from agentgym.cli.arguments import parse, read_pairs, read_run, try_once, what_was_run
 from agentgym.errors import InfrastructureError, UsageError
+from agentgym.registration import require
 
 if TYPE_CHECKING:
     from agentgym.trajectory.records import Trajectory
@@ -42,7 +43,7 @@ class Args:
     episodes: Annotated[int | Literal["all"], tyro.conf.arg(metavar="N|all")] = 10
     """How many, each on a task that is drawn; all: every task of the split once."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """Of the first episode; the next ones count up."""
+    """Of the run: each episode's own seed follows from it and from the episode's number."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Folder for trajectories.jsonl and summary.json. Default: nothing is kept."""
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -67,6 +68,9 @@ class Args:
     """With --compact: room kept for the next reply. Default: a quarter of the budget."""
     keep_last: Annotated[int | None, tyro.conf.arg(metavar="TURNS")] = None
     """With --compact: turns that stay as they are. Default: 2."""
+    tokens: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
+    """With --compact: how tokens are counted: chars, hf:NAME, module:attribute. Default: the model's own for a policy
+    hf:NAME, else chars, a quarter of the characters."""
     summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
     """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, openai:MODEL, module:name."""
 
@@ -85,9 +89,11 @@ def main(words: Sequence[str]) -> int:
     args = parse(Args, "run", __doc__, words)
     with console.stdout_reserved(args.json):
         trajectories = _play(args)
+        if args.out:  # with the episodes of earlier calls
+            _, trajectories = read_run(args.out)
         from agentgym.trajectory.stats import summary as sum_up
 
-        summary = {"id": args.env, "policy": args.policy} | sum_up(trajectories) | {"out": args.out}
+        summary = what_was_run(trajectories) | sum_up(trajectories) | {"out": args.out}
     if args.out:
         _write_atomic(Path(args.out) / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     if args.json:
@@ -105,7 +111,7 @@ def _play(args: Args) -> list[Trajectory]:
         raise UsageError(f"expected --episodes of at least 1, got {args.episodes}")
     if args.out and Path(args.out).exists() and not Path(args.out).is_dir():
         raise UsageError(f"expected --out to be a folder, got {args.out}")
-    require_env(args.env)
+    require(args.env)
     # Late, so that a misspelt flag is answered at once.
     from agentgym.policies import make_policy
     from agentgym.rollout import collect, make_env
@@ -150,7 +156,7 @@ def _env_kwargs(args: Args) -> dict[str, Any]:
 
 def _context(args: Args) -> dict[str, Any]:
     """Keywords of `make_env` for the context wrapper."""
-    details = _given(args, "reply_tokens", "keep_last", "summarizer")
+    details = _given(args, "reply_tokens", "keep_last", "summarizer", "tokens")
     if args.compact is None:
         for name in details:
             raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
@@ -159,6 +165,8 @@ def _context(args: Args) -> dict[str, Any]:
         from agentgym.policies import make_policy
 
         details["summarizer"] = make_policy(details["summarizer"])
+    if args.policy.startswith("hf:"):  # the budget is that model's
+        details.setdefault("tokens", args.policy)
     return {"compact": args.compact} | details
 
 

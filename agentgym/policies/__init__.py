@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 PLAIN: dict[str, type[Policy]] = {cls.name: cls for cls in (Random, Gold, Null, Repeat, Human)}
-FORMS = (*PLAIN, "replay:FILE", "hf:NAME_OR_PATH", "openai:MODEL", "vllm:NAME_OR_PATH", "module:attribute")
+FORMS = (*PLAIN, "replay:FILE", "hf:NAME_OR_PATH", "openai:MODEL", "module:attribute")
 
 
 def make_policy(spec: str, **options: Any) -> Policy:

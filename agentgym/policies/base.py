@@ -38,6 +38,8 @@ class Policy(abc.ABC):
 
         Raises:
             InfrastructureError: the model or its server failed; the episodes are marked, never rewarded.
+            ContextOverflow: a conversation leaves no room for a reply; says which, before any is answered. Its
+                episode ends truncated, the other conversations are asked again.
         """
 
     def for_episode(self, env: gymnasium.Env[Any, Any], rng: np.random.Generator) -> Policy:

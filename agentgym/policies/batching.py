@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.errors import UsageError
+from agentgym.errors import ContextOverflow, UsageError
 from agentgym.messages import Conversation
 from agentgym.policies.base import Policy, Reply
 
@@ -111,13 +111,22 @@ class BatchServer:
         return batch
 
     def _answers(self, batch: Sequence[_Request]) -> Sequence[Reply | BaseException]:
-        act: Any = self.policy.act
-        more = {"seeds": [request.seed for request in batch]} if self._takes_seeds else {}
         try:
-            replies: list[Reply] = act([request.conversation for request in batch], **more)
+            return self._replies(batch)
+        except ContextOverflow as error:  # of one conversation; the others are asked again without it
+            at = error.position % len(batch)
+            others = [*batch[:at], *batch[at + 1 :]]
+            answers = list(self._answers(others)) if others else []
+            return [*answers[:at], error, *answers[at:]]
         except BaseException as error:
             return [error] * len(batch)
+
+    def _replies(self, batch: Sequence[_Request]) -> Sequence[Reply]:
+        act: Any = self.policy.act
+        more = {"seeds": [request.seed for request in batch]} if self._takes_seeds else {}
+        replies: list[Reply] = act([request.conversation for request in batch], **more)
         if len(replies) != len(batch):
-            text = f"policy {self.policy.name!r}: expected {len(batch)} replies, got {len(replies)}"
-            return [UsageError(text)] * len(batch)
+            raise UsageError(
+                f"policy {self.policy.name!r}: expected {len(batch)} replies, got {len(replies)}"
+            )
         return replies

@@ -1,9 +1,9 @@
 """`HFPolicy`: a local Hugging Face model that answers in batches and says exactly which tokens it read and wrote.
 
 Prompt ids come from the model's chat template, sampled ids are the ones drawn, and the log-probs are those of the
-distribution they were drawn from. Sampling is by the inverse of the cumulative distribution with one uniform number a
-token, drawn from each conversation's own seed: what else stands in the batch changes a reply only through the last
-bits of the arithmetic.
+distribution they were drawn from (none at temperature 0, where nothing is drawn). Sampling is by the inverse of the
+cumulative distribution with one uniform number a token, drawn from each conversation's own seed: what else stands in
+the batch changes a reply only through the last bits of the arithmetic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.errors import UsageError
+from agentgym.errors import ContextOverflow, UsageError
 from agentgym.messages import Conversation, to_openai
 from agentgym.policies import models
 from agentgym.policies.base import Policy, Reply
@@ -25,14 +25,15 @@ from agentgym.policies.base import Policy, Reply
 class HFPolicy(Policy):
     """Generates with transformers, on the CPU or a GPU.
 
-    A reply ends with the model's end-of-turn token, with a `stop` text, or at `max_new_tokens`. Its text is the
-    decoded sampled ids, control tokens included, without a final end-of-turn token; a stop text stays in it.
+    A reply ends with the model's end-of-turn token, with a `stop` text, at `max_new_tokens`, or where the model's
+    context is full. Its text is the decoded sampled ids, control tokens included, without a final end-of-turn token; a
+    stop text stays in it.
 
     Args:
         name: ``"smollm2"`` (the packaged model), a directory, or a name in the local Hugging Face cache.
         max_new_tokens: most tokens of a reply.
-        temperature: logits are divided by it before sampling; 0 takes the likeliest token. There the recorded
-            log-probs are those of temperature 1, since a distribution on one token has none worth recording.
+        temperature: logits are divided by it before sampling; 0 takes the likeliest token. Replies have no log-probs
+            there: nothing was sampled, and a trainer must not take it for sampling.
         seed: of the sampling, where `act` is given no seeds.
         dtype: "float32", or "bfloat16": half the memory, faster on hardware made for it, and log-probs that a second
             pass over the same ids reproduces only to some tenths.
@@ -42,7 +43,8 @@ class HFPolicy(Policy):
 
     Raises:
         MissingDependency: torch or transformers is not installed.
-        UsageError: no such model on this machine; from `act`, a conversation leaves no room for a reply.
+        UsageError: no such model on this machine.
+        ContextOverflow: from `act`, a conversation leaves no room for a reply.
     """
 
     takes_seeds = True  # `act` takes seeds=
@@ -106,6 +108,9 @@ class HFPolicy(Policy):
             if seeds is None:
                 seeds = [int(seed) for seed in self._seeds.integers(1 << 63, size=len(conversations))]
             prompts = [self.prompt_ids(conversation) for conversation in conversations]
+            for position, prompt in enumerate(prompts):  # before anything is generated
+                if len(prompt) >= self.context:
+                    raise ContextOverflow(self._too_long(len(prompt)), position)
             replies: list[Reply] = []
             for start in range(0, len(prompts), self.max_batch):
                 part = slice(start, start + self.max_batch)
@@ -113,21 +118,19 @@ class HFPolicy(Policy):
             return replies
 
     def prompt_ids(self, conversation: Conversation) -> list[int]:
-        """The token ids the model reads: the conversation in its chat template, and the beginning of a reply.
-
-        Raises:
-            UsageError: they leave no room for `max_new_tokens` in the model's context.
-        """
+        """The token ids the model reads: the conversation in its chat template, and the beginning of a reply."""
         ids: list[int] = self.tokenizer.apply_chat_template(
             to_openai(conversation), add_generation_prompt=True, tokenize=True, return_dict=False
         )
-        if len(ids) + self.max_new_tokens > self.context:
-            raise UsageError(
-                f"{self.name}: a prompt of {len(ids)} tokens and a reply of up to {self.max_new_tokens} do not fit "
-                f"into its context of {self.context}; keep the conversation under it with --compact {self.context} "
-                f"--reply-tokens {self.max_new_tokens} (ContextCompaction)"
-            )
         return ids
+
+    def _too_long(self, tokens: int) -> str:
+        reply = min(self.max_new_tokens, self.context // 4)
+        return (
+            f"{self.name}: a prompt of {tokens} tokens leaves no room for a reply in its context of {self.context}; "
+            f"keep the conversation under it with --compact {self.context} --reply-tokens {reply} "
+            f"--tokens {self.name} (ContextCompaction)"
+        )
 
     def _generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[Reply]:
         """Generate one batch of B prompts, padded on the left to the longest, length P."""
@@ -146,7 +149,7 @@ class HFPolicy(Policy):
         uniforms = np.stack(
             [np.random.default_rng(seed).random(self.max_new_tokens) for seed in seeds]
         )  # (B, T)
-        drafts = [_Draft() for _ in prompts]
+        drafts = [_Draft(min(self.max_new_tokens, self.context - len(prompt))) for prompt in prompts]
         rows = list(range(len(prompts)))  # which prompt each row of the batch belongs to; finished ones leave
         cache = DynamicCache(config=self.model.config)
         with torch.inference_mode():
@@ -164,6 +167,8 @@ class HFPolicy(Policy):
                     drafts[row].add(token, logprob)
                     if token in self.end_ids or self._stopped(drafts[row].ids):
                         drafts[row].finish_reason = "stop"
+                    elif len(drafts[row].ids) == drafts[row].most:
+                        drafts[row].finish_reason = "length"
                 going = [i for i, row in enumerate(rows) if not drafts[row].finish_reason]
                 if not going:
                     break
@@ -177,7 +182,7 @@ class HFPolicy(Policy):
         return [self._reply(prompt, draft) for prompt, draft in zip(prompts, drafts, strict=True)]
 
     def _sample(self, logits: Any, uniforms: Any) -> tuple[Any, Any]:
-        """The next token of each row and its log-prob under the sampling distribution; logits are (B, V)."""
+        """The next token of each row and its log-prob; logits are (B, V). At temperature 0 nobody keeps the second."""
         import torch
 
         logits = logits.double()  # cumulated over a vocabulary, float32 is too coarse
@@ -208,16 +213,17 @@ class HFPolicy(Policy):
             self._decode(draft.ids[:-1] if ended else draft.ids),
             prompt_ids=tuple(prompt),
             sampled_ids=tuple(draft.ids),
-            logprobs=tuple(draft.logprobs),
+            logprobs=tuple(draft.logprobs) if self.temperature else None,
             temperature=self.temperature,
-            finish_reason=draft.finish_reason or "length",
+            finish_reason=draft.finish_reason,
         )
 
 
 class _Draft:
     """A reply in the making."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most  # tokens that fit
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.finish_reason = ""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 from agentgym.endpoint import Answer, Endpoint
+from agentgym.errors import ContextOverflow, InfrastructureError
 from agentgym.messages import Conversation, to_openai
 from agentgym.policies.base import Policy, Reply
 
 Tokens: TypeAlias = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[float, ...] | None]
+
+# How OpenAI, vLLM and llama.cpp refuse a conversation that leaves no room for the reply.
+_OVERFLOW = re.compile(r"maximum context length|available context size|context window of this model")
 
 
 class OpenAIPolicy(Policy):
@@ -36,6 +41,7 @@ class OpenAIPolicy(Policy):
     Raises:
         MissingDependency: the package openai is not installed.
         UsageError: no key and no base URL; from `act`, the server refuses the key or does not know the model.
+        ContextOverflow: from `act` with one conversation, the server says that it is too long for the model.
     """
 
     takes_seeds = True  # `act` takes seeds=
@@ -88,7 +94,15 @@ class OpenAIPolicy(Policy):
         each: Sequence[int | None] = [None] * len(conversations) if seeds is None else seeds
         asked = list(zip(conversations, each, strict=True))
         if len(asked) == 1:
-            return [self._ask(*asked[0])]
+            try:
+                return [self._ask(*asked[0])]
+            except InfrastructureError as error:
+                if not _OVERFLOW.search(str(error)):
+                    raise
+                advice = (
+                    "keep the conversation under the limit with --compact and --tokens (ContextCompaction)"
+                )
+                raise ContextOverflow(f"{error}; {advice}") from None
         return list(self._threads.map(lambda pair: self._ask(*pair), asked))
 
     def close(self) -> None:

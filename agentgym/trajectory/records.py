@@ -26,7 +26,8 @@ class Reply:
         text: the action.
         prompt_ids: token ids the model was conditioned on; None where the backend does not tell.
         sampled_ids: token ids the model generated, end-of-turn token included where it was sampled.
-        logprobs: of the sampled ids under the sampling distribution (after temperature), natural logarithm.
+        logprobs: of the sampled ids under the sampling distribution (after temperature), natural logarithm; None
+            where unknown, and at temperature 0, where there is no such distribution.
         temperature: it was sampled at; None where unknown.
         finish_reason: "stop", "length", or the backend's own word; "" for scripted policies.
         prompt_tokens: length of the prompt where only a count is known.
@@ -89,6 +90,7 @@ class Sampled:
         temperature: it was sampled at.
         finish_reason: as in `Reply`.
         superseded: sampled, but not what was acted on (a retry); kept, mask 0.
+        policy_version: which weights answered, as in `Reply`; "" where the policy does not say.
     """
 
     message: int
@@ -98,6 +100,7 @@ class Sampled:
     temperature: float | None = None
     finish_reason: str = ""
     superseded: bool = False
+    policy_version: str = ""
 
 
 @dataclass(slots=True)
@@ -186,8 +189,8 @@ class Event:
     """Something worth counting that is not a step: a compaction, a realigned prompt, an empty reply, a retry.
 
     Attributes:
-        kind: "compaction", "append", "realign", "fork", "empty_reply", "superseded", "delegation" or a
-            user's own.
+        kind: "compaction", "append", "realign", "fork", "empty_reply", "superseded", "delegation",
+            "context_overflow" or a user's own.
         step: how many steps had been taken.
         data: JSON values.
     """

@@ -88,11 +88,10 @@ def observation_text(env: gymnasium.Env[Any, Any], observation: Any, turns_befor
 def prompt_text(env: gymnasium.Env[Any, Any], observation: Any) -> str:
     """The first observation as text."""
     inner = env.unwrapped
-    return (
-        observation
-        if isinstance(observation, str) or not isinstance(inner, AgentEnv)
-        else inner.episode.prompt
-    )
+    if isinstance(observation, str) or not isinstance(inner, AgentEnv):
+        text: str = observation
+        return text
+    return inner.episode.prompt
 
 
 def turns_of(env: gymnasium.Env[Any, Any]) -> int:
@@ -105,8 +104,7 @@ def _run(
     trajectory: Trajectory, env: gymnasium.Env[Any, Any]
 ) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
     """For reset and every step: its index, the recorded values, the replayed ones."""
-    # A task that was drawn must be drawn again: choosing it would leave the random generator in another
-    # state.
+    # A task that was drawn must be drawn again: choosing it would leave the random generator in another state.
     drawn = trajectory.seed is not None and not trajectory.extra.get("task_chosen", False)
     options = None if drawn else {"task": trajectory.task_id}
     observation, info = env.reset(seed=trajectory.seed, options=options)

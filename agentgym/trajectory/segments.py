@@ -11,34 +11,13 @@ sub-agents and black-box agents need no special case. `docs/trajectories.md` lis
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from agentgym.errors import SegmentError, UsageError
 from agentgym.messages import Conversation, Message
 from agentgym.trajectory.realign import common_prefix, learn_end_of_turn, tail_start
 from agentgym.trajectory.records import Cause, Event, Reply, Sampled, Segment
-from agentgym.trajectory.tree import ROOT, Leaf, MessageTree, Place, left_out, with_reply
-
-Announced: TypeAlias = Literal["compaction", "delegation"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Incoming:
-    """One call of `add`."""
-
-    conversation: Conversation
-    messages: Conversation  # the conversation with the reply
-    reply: Reply
-    agent: str
-    cause: Announced | None
-    step: int | None
-    accepted: bool | None
-    now: int
-
-    @property
-    def has_ids(self) -> bool:
-        return self.reply.prompt_ids is not None
+from agentgym.trajectory.tree import ROOT, Announced, Incoming, Leaf, MessageTree, Place, left_out, with_reply
 
 
 class SegmentBuilder:
@@ -66,6 +45,7 @@ class SegmentBuilder:
         self._learn = not end_of_turn
         self._ends = set(end_of_turn)
         self._replies = 0
+        self._agents: dict[int, str] = {}  # who replied at each step
         self._leaves: list[Leaf] = []  # of the segment with the same index
         self._tree = MessageTree()
         self._recent: dict[int, None] = {}  # segments, the one extended last at the end
@@ -112,13 +92,14 @@ class SegmentBuilder:
         if reply.sampled_ids is not None and not reply.sampled_ids and reply.text:
             raise UsageError(f"expected sampled ids for the reply {reply.text[:60]!r}, got none")
         now = step if step is not None else self._replies
+        self._agents[now] = agent
         if not (reply.sampled_ids or reply.text or (message is not None and message.tool_calls)):
             self.events.append(Event("empty_reply", now, {"agent": agent}))
             self._replies += 1
             return None
         conversation = tuple(conversation)
         messages = with_reply(conversation, reply, message)
-        new = _Incoming(conversation, messages, reply, agent, cause, step, accepted, now)
+        new = Incoming(conversation, messages, reply, agent, cause, step, accepted, now)
         place = self._locate(new)
 
         if accepted is False:
@@ -136,16 +117,19 @@ class SegmentBuilder:
     def assign_reward(self, step: int, reward: float) -> bool:
         """Add a step's reward at the last trainable token of its reply.
 
-        A step without trainable tokens (an empty reply) passes its reward to the last trainable token before
-        it.
+        A step without trainable tokens (an empty reply) passes its reward to the last trainable token that the
+        same agent sampled before it.
 
         Returns:
             Whether there was such a token; there is none where token ids are unknown.
         """
         best: tuple[int, Segment, Sampled] | None = None
+        agent = self._agents.get(step)
         for index in reversed(self._recent):
             for sampled in reversed(self.segments[index].sampled):
                 if sampled.step is None or sampled.step > step or not _is_trained(sampled):
+                    continue
+                if agent is not None and self._agents[sampled.step] != agent:
                     continue
                 if best is None or sampled.step > best[0]:
                     best = (sampled.step, self.segments[index], sampled)
@@ -167,7 +151,7 @@ class SegmentBuilder:
 
     # -- finding the place -----------------------------------------------------------------------------------
 
-    def _locate(self, new: _Incoming) -> Place:
+    def _locate(self, new: Incoming) -> Place:
         """Follow the conversation through the tree, as far as it is known."""
         path: list[int] = []
         # What it shares with the agent's latest leaf takes a few tuple comparisons, not a step a message.
@@ -181,7 +165,7 @@ class SegmentBuilder:
         ends = (self._open_leaf(node, new) for node in reversed(path) if node in self._tree.open_at)
         return Place(path, next((end for end in ends if end is not None), None))
 
-    def _open_leaf(self, node: int, new: _Incoming) -> int | None:
+    def _open_leaf(self, node: int, new: Incoming) -> int | None:
         """The segment that ends at `node`: of the same agent if there is one, then the one extended last."""
         ends = [index for index in self._tree.open_at[node] if self._fits(index, new)]
         if len(ends) > 1:
@@ -189,11 +173,11 @@ class SegmentBuilder:
             ends.sort(key=lambda index: (self._leaves[index].agent == new.agent, rank[index]))
         return ends[-1] if ends else None
 
-    def _fits(self, index: int, new: _Incoming) -> bool:
+    def _fits(self, index: int, new: Incoming) -> bool:
         """A reply without ids cannot extend a token sequence, nor the other way round."""
         return self._leaves[index].has_ids == new.has_ids
 
-    def _extend_leaf(self, new: _Incoming, place: Place) -> int | None:
+    def _extend_leaf(self, new: Incoming, place: Place) -> int | None:
         """Append what the prompt adds to the matching leaf; None if there is none or its tokens differ."""
         index = place.leaf
         if index is None:
@@ -218,7 +202,7 @@ class SegmentBuilder:
         self.events.append(Event(kind, new.now, {"segment": index}))
         return index
 
-    def _learn_end(self, index: int, new: _Incoming) -> None:
+    def _learn_end(self, index: int, new: Incoming) -> None:
         """A reply that came to its end usually sampled the token that ends a turn."""
         segment, leaf = self.segments[index], self._leaves[index]
         last = segment.sampled[-1]
@@ -232,7 +216,7 @@ class SegmentBuilder:
 
     # -- beginning a segment ---------------------------------------------------------------------------------
 
-    def _cause(self, new: _Incoming, place: Place) -> Cause:
+    def _cause(self, new: Incoming, place: Place) -> Cause:
         """Why a segment begins here."""
         if new.cause == "delegation" and self.segments:
             return "delegation"
@@ -247,7 +231,7 @@ class SegmentBuilder:
             )
         return "fork"
 
-    def _begin(self, new: _Incoming, place: Place, cause: Cause) -> int:
+    def _begin(self, new: Incoming, place: Place, cause: Cause) -> int:
         """Begin a segment with this prompt."""
         parent, depth = (None, 0) if cause == "start" else self._parent(new, place, cause)
         segment = Segment(len(self.segments), new.agent, parent, cause, new.conversation)
@@ -265,7 +249,7 @@ class SegmentBuilder:
             self.events.append(Event(cause, new.now, data))
         return segment.index
 
-    def _parent(self, new: _Incoming, place: Place, cause: Cause) -> tuple[int | None, int]:
+    def _parent(self, new: Incoming, place: Place, cause: Cause) -> tuple[int | None, int]:
         """The segment with the longest common prefix, and its length in messages.
 
         Ties go to the same agent, then to the segment extended last.
@@ -283,7 +267,7 @@ class SegmentBuilder:
 
     # -- adding the reply ------------------------------------------------------------------------------------
 
-    def _append_reply(self, index: int, new: _Incoming) -> None:
+    def _append_reply(self, index: int, new: Incoming) -> None:
         """Put the reply at the end of a segment that holds its prompt."""
         segment, leaf, reply = self.segments[index], self._leaves[index], new.reply
         start = len(segment.token_ids)
@@ -291,7 +275,15 @@ class SegmentBuilder:
         segment.messages = new.messages
         stop = len(segment.token_ids)
         segment.sampled.append(
-            Sampled(len(new.messages) - 1, start, stop, new.step, reply.temperature, reply.finish_reason)
+            Sampled(
+                len(new.messages) - 1,
+                start,
+                stop,
+                new.step,
+                reply.temperature,
+                reply.finish_reason,
+                policy_version=reply.policy_version,
+            )
         )
         leaf.prompt, leaf.prompt_ids = new.conversation, reply.prompt_ids or ()
         if new.accepted is False:
@@ -299,7 +291,7 @@ class SegmentBuilder:
         else:
             self._move_leaf(index, new)
 
-    def _move_leaf(self, index: int, new: _Incoming) -> None:
+    def _move_leaf(self, index: int, new: Incoming) -> None:
         """Bring the tree up to date with a segment that was extended."""
         leaf, tree = self._leaves[index], self._tree
         if leaf.path:
@@ -323,7 +315,7 @@ class SegmentBuilder:
 
     # -- replies that were not acted on ----------------------------------------------------------------------
 
-    def _retried(self, new: _Incoming, place: Place) -> int | None:
+    def _retried(self, new: Incoming, place: Place) -> int | None:
         """The segment whose last reply this one is another try at."""
         if place.depth < len(new.conversation):
             return None

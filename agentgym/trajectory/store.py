@@ -366,6 +366,6 @@ def _pyarrow() -> tuple[Any, Any]:
         from pyarrow import parquet
     except ImportError:
         raise MissingDependency(
-            "token arrays in parquet need pyarrow: pip install 'agentgym-suite[tokens]'"
+            "token arrays in parquet need pyarrow: pip install 'agentgym-suite[data]'"
         ) from None
     return pyarrow, parquet

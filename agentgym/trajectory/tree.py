@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from agentgym.messages import Conversation, Message, assistant
 from agentgym.trajectory.records import Event, Reply
+
+Announced: TypeAlias = Literal["compaction", "delegation"]
 
 ROOT = -1
 
@@ -66,6 +69,25 @@ class Place:
     def node(self) -> int:
         """Tree node of the last known message."""
         return self.path[-1] if self.path else ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One reply on its way to its place; the arguments of `SegmentBuilder.add`."""
+
+    conversation: Conversation
+    messages: Conversation  # the conversation with the reply
+    reply: Reply
+    agent: str
+    cause: Announced | None
+    step: int | None
+    accepted: bool | None
+    now: int
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether its tokens are known."""
+        return self.reply.prompt_ids is not None
 
 
 @dataclass(slots=True)

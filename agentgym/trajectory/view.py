@@ -269,6 +269,7 @@ def _sentence(event: Event) -> str:
         "realign": "The prompt encodes the same messages in other tokens; the sampled ones stay",
         "superseded": "A reply was thrown away",
         "empty_reply": "The reply was empty",
+        "context_overflow": f"The model's context was full: {data.get('why', '')}",
     }
     return (
         known.get(event.kind) or f"{event.kind} {json.dumps(data, ensure_ascii=False)[:200] if data else ''}"

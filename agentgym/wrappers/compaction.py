@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, SupportsFloat
+import contextlib
+from typing import Any, SupportsFloat
 
 import gymnasium
+import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.errors import InfrastructureError, UsageError
+from agentgym.errors import ContextOverflow, InfrastructureError, UsageError
 from agentgym.messages import Conversation, Message, assistant, user
 from agentgym.trajectory.records import Compaction
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.summaries import (
-    DROPPED,
     STRATEGIES,
     SUMMARY_REQUEST,
     GivenSummarizer,
@@ -26,14 +26,7 @@ from agentgym.wrappers.summaries import (
     with_request,
 )
 from agentgym.wrappers.tokens import TokenCounter, TokenSource
-
-
-class _Turn(NamedTuple):
-    """An action with its answer; they stay or go together."""
-
-    action: Message
-    observation: Message
-    line: str = ""  # for the summary by rule
+from agentgym.wrappers.turns import Turn, changed, cut_message, flat, largest, without_answer
 
 
 class ContextCompaction(ChatContext):
@@ -60,7 +53,8 @@ class ContextCompaction(ChatContext):
       taken as the summary, whatever it looks like: the environment is not stepped, its turn counter does not
       move, the reward is 0.0.
     - ``"module:attribute"``, a function from a conversation to a text, or an object with `Policy.act`: those,
-      and a summary that it writes at once. A policy is sent the request too, a function is not.
+      and a summary that it writes at once. A policy is sent the request too, a function is not. One that takes
+      seeds gets a new one each time, which follows from the seed of `reset` and the number of the request.
 
     The summary stands below the task, in the same message, and takes at most a third of what the task leaves;
     a written one that is longer is cut, an empty one leaves the former summary in force. If the last
@@ -68,8 +62,9 @@ class ContextCompaction(ChatContext):
 
     "policy" and given summarizers need room to be asked: for them a rewrite comes earlier, by the tokens of
     the request and of one more reply. They are asked at most `max_compactions` times in an episode, and not
-    where an action longer than `reply_tokens` has used up that room. Where they are not asked the rewrite is
-    that of ``"last"``, with the latest summary still in force.
+    where an action longer than `reply_tokens` has used up that room. Where they are not asked, or the
+    conversation is too long for a given model, the rewrite is that of ``"last"``, with the latest summary still
+    in force.
 
     **Action, reward, ends.** Those of the wrapped environment. Its states, rewards, verdict and turns are the
     same with and without this wrapper, for a policy that acts the same. After the last turn nothing is
@@ -152,6 +147,7 @@ class ContextCompaction(ChatContext):
         self._summarizer = None if summarizer in STRATEGIES else GivenSummarizer(summarizer)
         self.strategy = self._summarizer.name if self._summarizer else self._kind
         self._last_info: dict[str, Any]
+        self._seeds = np.random.default_rng()  # of a given summarizer's replies; part of a snapshot
         self._start(())
 
     # -- Gymnasium -------------------------------------------------------------------------------------------
@@ -161,6 +157,8 @@ class ContextCompaction(ChatContext):
     ) -> tuple[Conversation, dict[str, Any]]:
         """Start an episode; the conversation holds the system prompt and the task."""
         observation, info = self.env.reset(seed=seed, options=options)
+        if seed is not None:
+            self._seeds = np.random.default_rng((seed, 1))  # not the environment's stream
         self._start(self._opening(observation))
         self._measure()
         return self._messages, self._annotated(info)
@@ -171,7 +169,7 @@ class ContextCompaction(ChatContext):
             return self._take_summary(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
         line = describe_turn(action, observation, info.get("calls", ())) if self._kind == "rule" else ""
-        self._append(_Turn(assistant(action), user(observation), line))
+        self._append(Turn(assistant(action), user(observation), line))
         if terminated or truncated:
             self._fit_final_answer()
         elif self._tokens > self._limit():
@@ -206,7 +204,7 @@ class ContextCompaction(ChatContext):
         self.summary_requested = False
         self._opened = opening  # system prompt and task
         self._head = opening  # the same with what stands for the turns that are gone
-        self._turns: tuple[_Turn, ...] = ()
+        self._turns: tuple[Turn, ...] = ()
         self._messages = opening  # what was handed out last: head, turns, and perhaps a request
         self._summary = ""
         self._gone_lines: tuple[str, ...] = ()  # of all turns that are gone; for the summary by rule
@@ -244,7 +242,7 @@ class ContextCompaction(ChatContext):
     def _may_ask(self) -> bool:
         return self._kind in ("policy", "given") and self._asked < self.max_compactions
 
-    def _append(self, turn: _Turn) -> None:
+    def _append(self, turn: Turn) -> None:
         self._turns += (turn,)
         self._messages += (turn.action, turn.observation)
         self._tokens = self._counter.extend(self._tokens, self._messages, 2)
@@ -269,26 +267,30 @@ class ContextCompaction(ChatContext):
             if self._tokens <= self._limit():
                 return
         answer = self._answer_beside_request() if self._may_ask() else None
-        if answer is None:
-            kind = self._kind if self._kind in ("drop", "rule") else "last"
-            self._rewrite(kind, "", old, old_tokens, info)
-        elif self._summarizer is not None:
+        kind, summary = (self._kind if self._kind in ("drop", "rule") else "last"), ""
+        if answer is not None and self._summarizer is not None:
             self._asked += 1
-            self._rewrite("given", self._summarizer((*before, action, answer)), old, old_tokens, info)
+            with contextlib.suppress(ContextOverflow):  # too long for its model: as where it is not asked
+                seed = int(self._seeds.integers(1 << 63))
+                kind, summary = "given", self._summarizer((*before, action, answer), seed)
+        if answer is None or self._summarizer is not None:
+            self._rewrite(kind, summary, old, old_tokens, info)
         else:
             self.summary_requested = True
             self._set_messages((*before, action, with_request(answer)))
             self._last_info = {key: info[key] for key in info.keys() - {"invalid_action"}} | {"calls": ()}
 
-    def _cut_if_large(self, turn: _Turn) -> _Turn:
+    def _cut_if_large(self, turn: Turn) -> Turn:
         """The turn, cut to half of what the task leaves if it takes more, its longer text first."""
         half = (self._opened_tokens + self._limit()) // 2
 
-        def shortened(keep: int) -> _Turn:
-            return turn._replace(action=_cut(turn.action, keep), observation=_cut(turn.observation, keep))
+        def shortened(keep: int) -> Turn:
+            return turn._replace(
+                action=cut_message(turn.action, keep), observation=cut_message(turn.observation, keep)
+            )
 
         longest = max(len(turn.action.content), len(turn.observation.content))
-        keep = _largest(longest, lambda keep: self._fits(self._opened + _flat([shortened(keep)]), half))
+        keep = largest(longest, lambda keep: self._fits(self._opened + flat([shortened(keep)]), half))
         return shortened(max(keep, 0))
 
     def _fit_final_answer(self) -> None:
@@ -296,17 +298,20 @@ class ContextCompaction(ChatContext):
         if self._tokens > self.max_tokens:
             *before, answer = self._messages
             most = len(answer.content)
-            keep = _largest(most, lambda keep: self._fits((*before, _cut(answer, keep)), self.max_tokens))
-            self._set_messages((*before, _cut(answer, max(keep, 0))))
+            keep = largest(
+                most, lambda keep: self._fits((*before, cut_message(answer, keep)), self.max_tokens)
+            )
+            self._set_messages((*before, cut_message(answer, max(keep, 0))))
 
     def _answer_beside_request(self) -> Message | None:
         """The new answer, cut so that the request for a summary fits below it; None if that is not enough."""
         *before, answer = self._messages
         limit = self.max_tokens - self.reply_tokens
-        keep = _largest(
-            len(answer.content), lambda keep: self._fits((*before, with_request(_cut(answer, keep))), limit)
+        keep = largest(
+            len(answer.content),
+            lambda keep: self._fits((*before, with_request(cut_message(answer, keep))), limit),
         )
-        return _cut(answer, keep) if keep >= 0 else None
+        return cut_message(answer, keep) if keep >= 0 else None
 
     def _rewrite(
         self, kind: str, text: str, old: Conversation, old_tokens: int, info: dict[str, Any]
@@ -314,10 +319,10 @@ class ContextCompaction(ChatContext):
         """Replace the history by its last turns and what stands for the others; note that in `info`."""
         limit = self._limit()
         turns = self._drop_answers(limit) if kind == "drop" else self._turns
-        if kind != "drop" or not self._fits(self._head + _flat(turns), limit):
+        if kind != "drop" or not self._fits(self._head + flat(turns), limit):
             turns = self._leave_out(turns, kind, text.strip() or self._summary, limit)
         self._turns = turns
-        self._set_messages(self._head + _flat(turns))
+        self._set_messages(self._head + flat(turns))
         self._segment += 1
 
         survivors = {id(message) for message in self._messages}
@@ -332,17 +337,17 @@ class ContextCompaction(ChatContext):
             summary=self._summary,
         )
 
-    def _drop_answers(self, limit: int) -> tuple[_Turn, ...]:
+    def _drop_answers(self, limit: int) -> tuple[Turn, ...]:
         """All turns, with as many old answers replaced by the marker as needed, or as there are."""
         turns, old = self._turns, max(0, len(self._turns) - self.keep_last)
 
-        def dropped(count: int) -> tuple[_Turn, ...]:
-            return (*map(_without_answer, turns[:count]), *turns[count:])
+        def dropped(count: int) -> tuple[Turn, ...]:
+            return (*map(without_answer, turns[:count]), *turns[count:])
 
-        spared = _largest(old, lambda spared: self._fits(self._head + _flat(dropped(old - spared)), limit))
+        spared = largest(old, lambda spared: self._fits(self._head + flat(dropped(old - spared)), limit))
         return dropped(old - max(spared, 0))
 
-    def _leave_out(self, turns: tuple[_Turn, ...], kind: str, summary: str, limit: int) -> tuple[_Turn, ...]:
+    def _leave_out(self, turns: tuple[Turn, ...], kind: str, summary: str, limit: int) -> tuple[Turn, ...]:
         """The last turns that fit beside the note on the others, which becomes part of the head."""
         third = (limit - self._opened_tokens) // 3  # the most that the note may take
         if kind == "rule":
@@ -350,8 +355,8 @@ class ContextCompaction(ChatContext):
         else:
             noted = min(third, self._counter.count(self._with_note(summary)) - self._opened_tokens)
         most = len(turns) if kind == "drop" else min(self.keep_last, len(turns))
-        number = _largest(
-            most, lambda n: self._fits(self._opened + _flat(turns[len(turns) - n :]), limit - noted)
+        number = largest(
+            most, lambda n: self._fits(self._opened + flat(turns[len(turns) - n :]), limit - noted)
         )
         number = max(number, 1)  # one fits: see _cut_if_large
         gone, kept = turns[:-number], turns[-number:]
@@ -367,9 +372,9 @@ class ContextCompaction(ChatContext):
 
         def fits(n: int) -> bool:
             head = self._with_note(shortened(n))
-            return self._fits(head, self._opened_tokens + third) and self._fits(head + _flat(kept), limit)
+            return self._fits(head, self._opened_tokens + third) and self._fits(head + flat(kept), limit)
 
-        n = _largest(len(lines) if kind == "rule" else len(summary), fits)
+        n = largest(len(lines) if kind == "rule" else len(summary), fits)
         self._summary = shortened(n) if n >= 0 else ""
         self._head = self._with_note(self._summary)
         return kept
@@ -377,37 +382,4 @@ class ContextCompaction(ChatContext):
     def _with_note(self, summary: str) -> Conversation:
         """System prompt and task, which says that turns are left out and holds the summary."""
         *before, task = self._opened
-        return (*before, _changed(self._head[-1], task_with_note(task.content, summary)))
-
-
-def _flat(turns: Iterable[_Turn]) -> Conversation:
-    return tuple(message for turn in turns for message in (turn.action, turn.observation))
-
-
-def _changed(message: Message, content: str) -> Message:
-    """A message with that content; the same object where nothing changes, so that it counts as kept."""
-    return message if message.content == content else Message(message.role, content)
-
-
-def _cut(message: Message, keep: int) -> Message:
-    return _changed(message, cut(message.content, keep))
-
-
-def _without_answer(turn: _Turn) -> _Turn:
-    if len(turn.observation.content) <= len(DROPPED):
-        return turn
-    return turn._replace(observation=user(DROPPED))
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from 0 to `most` that fits, if all below it do; -1 if none does."""
-    if fits(most):
-        return most
-    low, high = -1, most - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+        return (*before, changed(self._head[-1], task_with_note(task.content, summary)))

@@ -26,7 +26,7 @@ class RecordTrajectory(AgentWrapper):
     The conversation a reply is recorded under is the observation itself where that is a conversation
     (`ChatContext`, `ContextCompaction`); around a plain text environment it is the growing chat of system
     prompt, observations and actions. An episode that is reset or closed before its end is not written: it is
-    no rollout.
+    no rollout. Where `step` raises, the record ends with that step, unanswered; later steps are not recorded.
 
     Args:
         env: the environment with its other wrappers.
@@ -129,31 +129,32 @@ class RecordTrajectory(AgentWrapper):
         if segment is not None:  # an empty reply leaves the boundary to the next one
             self._log_rewrites(index)
         is_summary = bool(self._info.get("summary_requested"))
+        step = Step(
+            kind="summary" if is_summary else "turn",
+            agent=agent,
+            action=action,
+            segment=segment,
+            prompt_tokens=reply.prompt_tokens,
+            sampled_tokens=reply.sampled_tokens,
+            policy_seconds=policy_seconds,
+        )
+        # The reply is in its segment, so the step is in the record too, answered or not. Where the environment's
+        # code raises it stays unanswered and the record ends: nobody knows what state is left.
+        trajectory.steps.append(step)
+        self._running = False
 
         turns = turns_of(self.env)
         start = time.perf_counter()
         observation, given, terminated, truncated, info = self.env.step(action)
-        seconds = time.perf_counter() - start
+        step.seconds = time.perf_counter() - start
 
         reward = float(given)
         if not math.isfinite(reward):
             raise InfrastructureError(f"expected a finite reward from the environment, got {reward}")
-        trajectory.steps.append(
-            Step(
-                kind="summary" if is_summary else "turn",
-                agent=agent,
-                action=action,
-                observation="" if is_summary else observation_text(self.env, observation, turns),
-                reward=reward,
-                calls=[_call_row(record) for record in info.get("calls", ())],
-                info=_scalars(info),
-                segment=segment,
-                prompt_tokens=reply.prompt_tokens,
-                sampled_tokens=reply.sampled_tokens,
-                seconds=seconds,
-                policy_seconds=policy_seconds,
-            )
-        )
+        step.observation = "" if is_summary else observation_text(self.env, observation, turns)
+        step.reward = reward
+        step.calls = [_call_row(record) for record in info.get("calls", ())]
+        step.info = _scalars(info)
         if reward:
             self._builder.assign_reward(index, reward)
         trajectory.reward = (trajectory.reward or 0.0) + reward
@@ -161,9 +162,25 @@ class RecordTrajectory(AgentWrapper):
             trajectory.hacked = bool(info["hacked"])
         self._conversation = (*self._conversation, assistant(action))
         self._observe(observation, info)
+        self._running = True
         if terminated or truncated:
             self._finish(trajectory, terminated, truncated, info)
         return observation, reward, terminated, truncated, info
+
+    def cut_off(self, event: str, why: str) -> None:
+        """End the running episode from outside, truncated: its agent has run out of something, such as context.
+
+        What it was paid so far is its reward. The environment, which knows nothing of it, is not asked for a
+        verdict; the task counts as not resolved.
+
+        Args:
+            event: kind of the event that says so, such as "context_overflow".
+            why: a text for people.
+        """
+        if self.trajectory is None or not self._running:
+            raise UsageError("expected a running episode, got none; call reset first")
+        self.trajectory.events.append(Event(event, len(self.trajectory.steps), {"why": why}))
+        self._finish(self.trajectory, False, True, {"resolved": False})
 
     def close(self) -> None:
         """Close the environment and the file. An unfinished episode is dropped."""

@@ -101,7 +101,7 @@ class Summarizing(Protocol):
     """The part of `agentgym.policies.base.Policy` that is used here."""
 
     def act(self, conversations: Sequence[Conversation]) -> list[Any]:
-        """One reply for each conversation."""
+        """One reply for each conversation; with `takes_seeds`, given `seeds`, one for each."""
 
 
 Summarizer: TypeAlias = "str | Callable[[Conversation], str] | Summarizing"
@@ -133,10 +133,17 @@ class GivenSummarizer:
                 f"policy, got {source!r}"
             )
 
-    def __call__(self, conversation: Conversation) -> str:
-        """The summary of a conversation; a policy is asked for it, a function knows."""
+    def __call__(self, conversation: Conversation, seed: int) -> str:
+        """The summary of a conversation; a policy is asked for it, a function knows.
+
+        Args:
+            conversation: what is to be summed up.
+            seed: for a policy that takes one. Drawing from a generator of its own, which others use at the same time,
+                it would answer as the threads happen to run.
+        """
         if self._is_policy:
-            text = self._target.act([(*conversation[:-1], with_request(conversation[-1]))])[0].text
+            seeds = {"seeds": (seed,)} if getattr(self._target, "takes_seeds", False) else {}
+            text = self._target.act([(*conversation[:-1], with_request(conversation[-1]))], **seeds)[0].text
         else:
             text = self._target(conversation)
         if not isinstance(text, str):

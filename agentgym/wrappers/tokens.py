@@ -69,7 +69,7 @@ class HFCounter(TokenCounter):
     The tokenizer is loaded at the first count and shared by all counters of that name in the process.
 
     Args:
-        name: a folder, a name on the hub, or "smollm2", the packaged model.
+        name: a folder, a name in the local Hugging Face cache, or "smollm2", the packaged model.
     """
 
     def __init__(self, name: str) -> None:
@@ -124,20 +124,13 @@ def _special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
 
 @functools.lru_cache(maxsize=8)
 def _templated(name: str) -> _Templated:
-    try:
-        import transformers
-    except ImportError:
-        raise MissingDependency(
-            f"tokens='hf:{name}' needs transformers: pip install 'agentgym-suite[train]'"
-        ) from None
-    if name == "smollm2":
-        from agentgym.policies import models
+    # The same names as the policy `hf:NAME` knows; nothing is downloaded.
+    from agentgym.policies import models
 
-        return _Templated(name, models.tokenizer(name))
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"tokens='hf:{name}': cannot load that tokenizer: {error}") from None
+        tokenizer = models.tokenizer(name)
+    except (UsageError, MissingDependency) as error:
+        raise type(error)(f"tokens='hf:{name}': {error}") from None
     return _Templated(name, tokenizer)
 
 

@@ -64,13 +64,11 @@ def test_json(call, mixed):
 
 
 def test_what_was_not_recorded_is_null(call, tmp_path):
-    run = write(
-        tmp_path / "run", [episode(0, reward=0.0, resolved=False), episode(1, reward=0.0, resolved=False)]
-    )
+    run = write(tmp_path / "run", [episode(n, reward=0.0, resolved=False) for n in range(4)])
     (answer,) = call("report", run, "--json").json
     assert answer["hack_gap"] is answer["monitor"] is answer["value"] is None
     assert answer["cost"]["sampled_tokens"] is None
-    assert any("every episode has the reward 0" in symptom for symptom in answer["symptoms"])
+    assert any("all 4 episodes have reward 0.000" in symptom for symptom in answer["symptoms"])
 
 
 def test_text_compares_runs(call, mixed, tmp_path):

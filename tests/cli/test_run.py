@@ -10,6 +10,8 @@ import time
 import gymnasium
 import pytest
 
+from agentgym.cli.arguments import parse
+from agentgym.cli.run import Args, _context
 from tests.cli.tiny import BROKEN, TINY
 
 KEYS = (
@@ -57,6 +59,61 @@ def test_a_run_is_resumed(call, tmp_path):
     second = (tmp_path / "run" / "trajectories.jsonl").read_text()
     assert second.startswith(first)
     assert len(second.splitlines()) == 4
+
+
+def test_the_summary_is_of_everything_in_the_folder(call, tmp_path):
+    out = tmp_path / "run"
+    words = ["run", TINY, "--policy", "gold", "--out", out, "--json", "--episodes"]
+    call(*words, 4)
+    fewer = call(*words, 2).json
+    assert fewer["episodes"] == 4
+    assert json.loads((out / "summary.json").read_text()) == fewer
+    (reported,) = call("report", out, "--json").json
+    assert {key: reported[key] for key in KEYS} == fewer
+
+
+def test_run_report_and_settings_name_the_same(call, tmp_path):
+    out, words = tmp_path / "run", ["--policy", "agentgym.policies.scripted:Gold", "--episodes", 2]
+    ran = call("run", f"tests.cli.tiny:{TINY}", *words, "--out", out, "--json").json
+    (reported,) = call("report", out, "--json").json
+    settings = json.loads((out / "run.json").read_text())
+    assert (ran["id"], ran["policy"]) == (reported["id"], reported["policy"]) == (TINY, "gold")
+    assert (settings["env_id"], settings["policy"]) == (TINY, "gold")
+
+
+def test_changed_tasks_are_refused(call, tmp_path):
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "run"
+    words = ["run", TINY, "--policy", "gold", "--episodes", 2, "--tasks", file, "--out", out]
+    file.write_text('{"id": "one", "prompt": "Say 7.", "n": "7"}\n')
+    assert call(*words).code == 0
+    file.write_text('{"id": "one", "prompt": "Say 7.", "n": "8"}\n')
+    called = call(*words)
+    assert called.code == 2
+    assert "tasks that have changed since" in called.complaint
+
+
+def counted(conversation):
+    """A counter of tokens for the flag."""
+    return 7 + sum(len(message.content) for message in conversation)
+
+
+def test_the_budget_is_counted_as_told(call, tmp_path):
+    words = ["run", TINY, "--policy", "gold", "--episodes", 1, "--compact", 4000, "--out", tmp_path / "run"]
+    assert call(*words, "--tokens", f"{__name__}:counted").code == 0
+    (line,) = (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()
+    row = json.loads(line)
+    said = len(row["prompt"]) + len(row["steps"][0]["action"]) + len(row["steps"][0]["observation"])
+    assert row["steps"][0]["info"]["context_tokens"] == 7 + said
+
+
+def test_a_model_counts_its_own_tokens():
+    def tokens(*words):
+        return _context(parse(Args, "run", "", [TINY, *words])).get("tokens")
+
+    assert tokens("--policy", "hf:smollm2", "--compact", "900") == "hf:smollm2"
+    assert tokens("--policy", "hf:smollm2", "--compact", "900", "--tokens", "chars") == "chars"
+    assert tokens("--policy", "gold", "--compact", "900") is None  # chars, the default of the wrapper
+    assert tokens("--policy", "hf:smollm2") is None
 
 
 def test_one_folder_holds_one_run(call, tmp_path):
@@ -117,6 +174,8 @@ def test_every_episode_broken_is_no_answer(call, tmp_path):
         ([TINY, "--max-turns", "0"], "max_turns"),
         ([TINY, "--episodes", "0"], "--episodes"),
         ([TINY, "--summarizer", "drop"], "--compact"),
+        ([TINY, "--tokens", "chars"], "--compact"),
+        ([TINY, "--compact", "400", "--tokens", "words"], "'words'"),
         ([TINY, "--compact", "400", "--summarizer", "drp"], "drp"),
         ([TINY, "--compact", "-1"], "max_tokens"),
     ],

@@ -5,10 +5,13 @@ import threading
 import numpy as np
 import pytest
 
-from agentgym import UsageError
+from agentgym import AgentEnv, Task, UsageError, Verdict
+from agentgym.errors import ContextOverflow
 from agentgym.messages import assistant, system, user
 from agentgym.policies import make_policy
 from agentgym.rollout import collect
+from agentgym.trajectory.stats import details
+from agentgym.wrappers import ContextCompaction
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -68,7 +71,10 @@ def test_ids_and_logprobs(policy, temperature):
         )
         ended = reply.sampled_ids[-1] == 1
         assert reply.text == tested.tokenizer.decode(reply.sampled_ids[: len(reply.sampled_ids) - ended])
-    assert worst_difference(tested, replies, temperature or 1.0) < 1e-4
+    if temperature:
+        assert worst_difference(tested, replies, temperature) < 1e-4
+    else:  # nothing was sampled
+        assert [reply.logprobs for reply in replies] == [None] * 4
 
 
 def test_greedy_is_the_likeliest(policy):
@@ -147,9 +153,20 @@ def test_stop_texts_stay_in_the_text(policy):
 
 
 def test_what_does_not_fit(policy):
-    long = (user("x" * 480),)
-    with pytest.raises(UsageError, match=r"reply of up to 24 .* context of 512; .*--compact 512"):
-        policy().act([long])
+    # A byte is a token: "<s>user\n", "</s>\n" and "<s>assistant\n" are 6 + 2 + 11.
+    assert len(policy().prompt_ids((user("x" * 480),))) == 499
+    short, full, long = ((user("x" * n),) for n in (480, 492, 493))
+    with pytest.raises(ContextOverflow) as caught:
+        policy().act([SHORT, long])
+    assert caught.value.position == 1
+    assert str(caught.value) == (
+        "hf:tiny: a prompt of 512 tokens leaves no room for a reply in its context of 512; keep the conversation "
+        "under it with --compact 512 --reply-tokens 24 --tokens hf:tiny (ContextCompaction)"
+    )
+    replies = policy().act([short, SHORT, full], seeds=[3, 5, 4])  # as much as fits
+    assert [len(reply.sampled_ids) for reply in replies] == [13, len(replies[1].sampled_ids), 1]
+    assert [replies[0].finish_reason, replies[2].finish_reason] == ["length", "length"]
+    assert replies[1].sampled_ids == policy().act([SHORT], seeds=[5])[0].sampled_ids
     for options in ({"max_new_tokens": 0}, {"temperature": -1}, {"max_batch": 0}):
         with pytest.raises(UsageError, match="expected max_new_tokens >= 1"):
             policy(**options)
@@ -211,3 +228,40 @@ def test_smollm2():
     assert worst_difference(tested, replies, 0.8) < 1e-4
     ids = tested.prompt_ids((user("hello"),))
     assert tested.tokenizer.decode(ids).endswith("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_a_full_context_ends_its_episode_only(policy):
+    kwargs = {"max_turns": 25}
+    trajectories = collect("agentgym/Relay-v0", policy(max_new_tokens=12), episodes=3, env_kwargs=kwargs)
+    assert not any(t.infrastructure_error for t in trajectories)
+    assert all(t.truncated and t.resolved is False and t.reward == 0.0 for t in trajectories)
+    assert all(1 <= len(t.steps) < 25 for t in trajectories)
+    (why,) = (e.data["why"] for e in trajectories[0].events if e.kind == "context_overflow")
+    assert "--compact 512 --reply-tokens 12 --tokens hf:tiny" in why
+
+
+def test_the_budget_that_the_message_suggests_is_enough(policy, tiny_model):
+    """A byte is a token here, a quarter of what "chars" counts: only the model's own tokens keep the budget."""
+    tasks = [Task("t", "Say.")]
+
+    class Answers(AgentEnv):
+        default_max_turns = 12
+
+        def begin(self, task):
+            return task.prompt
+
+        def respond(self, action):
+            return "heard " + "x" * 60
+
+        def verify(self, episode):
+            return Verdict(1.0)
+
+    def overflows(**more):
+        env = lambda: ContextCompaction(  # noqa: E731
+            Answers(tasks=tasks), 512, reply_tokens=12, summarizer="last", keep_last=1, **more
+        )
+        run = collect(env, policy(max_new_tokens=12), episodes=2)
+        return [details(run)["context_overflows"], [len(t.steps) for t in run]]
+
+    assert overflows(tokens=f"hf:{tiny_model}") == [0, [12, 12]]
+    assert overflows(tokens="chars")[0] == 2

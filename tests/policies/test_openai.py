@@ -78,6 +78,32 @@ def test_token_ids_as_llama_cpp_gives_them_or_nobody(entries, ids):
     assert other.prompt_ids is other.sampled_ids is other.logprobs is None  # 8 tokens were read, not these 7
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {
+            "message": "This model's maximum context length is 4096 tokens. However, you requested 5000",
+            "code": 400,
+        },
+        {"message": "Your input exceeds the context window of this model."},
+        {"message": "the request exceeds the available context size, try increasing it", "code": 400},
+    ],
+)
+def test_a_conversation_too_long_for_the_server_ends_its_episode_only(error):
+    def answer(request):
+        return (400, {"error": error}) if len(request["messages"]) > 3 else completion("take")
+
+    with FakeServer(answer).running() as url:
+        policy = make_policy("openai:m", base_url=url)
+        first, second = collect("agentgym/Relay-v0", policy, episodes=2)
+    for trajectory in (first, second):
+        assert not trajectory.infrastructure_error
+        assert (trajectory.truncated, trajectory.reward, trajectory.resolved) == (True, 0.0, False)
+        assert [step.action for step in trajectory.steps] == ["take", "take"]
+        (why,) = (e.data["why"] for e in trajectory.events if e.kind == "context_overflow")
+        assert "--compact" in why
+
+
 def test_a_server_that_fails_marks_the_episodes():
     calls = []
 

@@ -256,3 +256,12 @@ def test_importing_policies_is_light():
     code = f"import sys, {modules}, agentgym.rollout; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_hints_offer_nothing_that_comes_later():
+    for spec in ("vlm", "hf:", "no_such_module:x"):
+        with pytest.raises(UsageError) as caught:
+            make_policy(spec)
+        assert "vllm" not in str(caught.value)
+    with pytest.raises(UsageError, match="openai:MODEL"):
+        make_policy("vllm:some-model")

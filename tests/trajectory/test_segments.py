@@ -1,13 +1,17 @@
 """Every row of the table of cases, with values derived by hand."""
 
+import json
+
 import pytest
 
 from agentgym.errors import SegmentError, UsageError
 from agentgym.messages import Message, MessageCall, assistant, system, user
 from agentgym.trajectory.realign import common_prefix, learn_end_of_turn, tail_start
-from agentgym.trajectory.records import Reply
+from agentgym.trajectory.records import Reply, Trajectory
 from agentgym.trajectory.segments import SegmentBuilder
+from agentgym.trajectory.store import from_dict, to_dict
 from agentgym.trajectory.tree import left_out
+from tests.trajectory.test_store import VALIDATOR
 
 E, U, A, S = 1, 3, 4, 2  # end of message, and the headers of user, assistant, system
 Q = (user("q"),)
@@ -509,6 +513,38 @@ def test_a_reward_without_a_token_of_its_own_goes_to_the_latest_step_before():
     assert b.assign_reward(3, 1.0)
     assert b.segments[0].rewards[-1] == 1.0
     assert sum(b.segments[1].rewards) == 0
+
+
+def test_the_reward_of_an_empty_reply_stays_with_its_agent():
+    b = SegmentBuilder()
+    b.add(Q, reply("x", Q_IDS, (20, E)), step=0, agent="lead")
+    b.add((user("r"),), Reply("", (U, 9, E, A), ()), step=1, agent="worker")
+    assert not b.assign_reward(1, 1.0)
+    assert b.segments[0].rewards == [0] * 6
+    b.add((user("r"),), reply("y", (U, 9, E, A), (20, E)), step=2, agent="worker")
+    b.add(chat("q", "x", "o"), reply("", (*Q_IDS, 20, E, U, 11, E, A), ()), step=3, agent="lead")
+    assert b.assign_reward(3, 0.5)
+    assert b.segments[0].rewards[-1] == 0.5
+    assert sum(b.segments[1].rewards) == 0
+
+
+def test_the_version_of_the_weights_is_kept_with_each_reply():
+    b = SegmentBuilder()
+    b.add(Q, reply("x", Q_IDS, (20, E), policy_version="step-1"), step=0)
+    b.add(
+        chat("q", "x", "o"),
+        reply("y", (*Q_IDS, 20, E, U, 11, E, A), (21, E), policy_version="step-2"),
+        step=1,
+    )
+    assert [s.policy_version for s in b.segments[0].sampled] == ["step-1", "step-2"]
+    t = Trajectory("t", segments=b.segments)
+    row = json.loads(json.dumps(to_dict(t)))
+    assert from_dict(row) == t
+    VALIDATOR.validate(row)
+    for sampled in row["segments"][0]["sampled"]:  # as files had it before
+        del sampled["policy_version"]
+    VALIDATOR.validate(row)
+    assert [s.policy_version for s in from_dict(row).segments[0].sampled] == ["", ""]
 
 
 def test_a_superseded_reply_gets_no_reward():

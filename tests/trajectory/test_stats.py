@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from agentgym.rollout import collect
 from agentgym.trajectory import Event, Sampled, Segment, Step, Trajectory
 from agentgym.trajectory.stats import bootstrap_interval, details, effective_horizon, summary
 from tests.trajectory.examples import full
@@ -110,7 +111,9 @@ def test_details_by_hand():
         "superseded": 2,
     }
     assert "2 of 2 episodes crossed a forbidden line with effect" in found["symptoms"]
-    assert "every episode has the reward 1: nothing to learn from" in found["symptoms"]
+    assert not any("reward" in symptom for symptom in found["symptoms"])  # two episodes say little
+    assert "all 4 episodes have reward 1.000" in details([full()] * 4)["symptoms"]
+    assert found["context_overflows"] == 0
 
 
 def test_a_healthy_run_has_no_symptoms():
@@ -128,7 +131,56 @@ def test_symptoms():
         "5 of 5 turns held no valid action",
         "1 of 1 replies were cut off at their limit",
         "1 of 5 replies were empty",
-        "1 of 1 episodes repeat one action five times in a row",
+        "1 of 1 episodes repeat one action five times in a row, to no effect",
         "1 of 1 episodes ran into a limit",
         "1 of 5 replies answered a rewritten history that nobody announced",
     ]
+
+
+def test_going_on_is_no_repetition():
+    def walk(**changes):
+        steps = [
+            Step("turn", "p", "go north", **{key: make(k) for key, make in changes.items()}) for k in range(8)
+        ]
+        return details([Trajectory("t", steps=steps, reward=1.0, resolved=True)])["symptoms"]
+
+    assert walk(observation=lambda k: f"a field {k}") == []
+    assert walk(info=lambda k: {"anchor": f"hop={k}"}) == []
+    assert walk(info=lambda k: {"anchor": "here"}) == [
+        "1 of 1 episodes repeat one action five times in a row, to no effect"
+    ]
+
+
+def test_the_gold_player_has_no_symptoms():
+    runs = collect("agentgym/Relay-v0", "gold", episodes=3, env_kwargs={"hops": 40}, seed=1)
+    assert details(runs)["symptoms"] == []
+
+
+def test_running_out_of_context_is_a_symptom():
+    out = episode(0.0, resolved=False, truncated=True, events=[Event("context_overflow", 2, {"why": "w"})])
+    found = details([out, episode(1.0), episode(1.0)])
+    assert found["context_overflows"] == 1
+    (symptom,) = found["symptoms"]
+    assert symptom.startswith("1 of 3 episodes ended because the model's context was full")
+
+
+def test_groups_are_resampled_whole():
+    # Ten groups of eight with one reward each: as much as ten episodes tell, not eighty.
+    rewards = [0.0] * 5 + [1.0] * 5
+    grouped = [episode(r, extra={"group": g}) for g, r in enumerate(rewards) for _ in range(8)]
+    single = [episode(r, extra={"group": g}) for g, r in enumerate(rewards)]
+    assert summary(grouped)["ci95"] == summary(single)["ci95"]
+    low, high = summary(grouped)["ci95"]
+    assert high - low > 0.5  # 1.96 * 2 * sqrt(0.25 / 10) = 0.62
+    low, high = bootstrap_interval([r for r in rewards for _ in range(8)])
+    assert high - low < 0.25  # 0.22, as if they were independent
+    assert bootstrap_interval([0, 0, 3, 3], groups=["a", "a", "b", "b"]) == [0, 3]
+    # Groups (sum 0, 3 values) and (sum 1, 1 value): a quarter of the draws has mean 0, half 1/4, a quarter 1.
+    unequal = {"values": [0, 0, 0, 1], "groups": ["a", "a", "a", "b"]}
+    assert bootstrap_interval(**unequal, level=0.4) == [0.25, 0.25]
+    assert bootstrap_interval(**unequal, level=0.6) == [0, 1]
+
+
+def test_the_order_of_episodes_does_not_move_the_interval():
+    values = [0.0, 1.0, 0.25, 1.0, 0.0, 0.7]
+    assert bootstrap_interval(values) == bootstrap_interval(values[::-1])

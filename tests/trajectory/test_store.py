@@ -292,7 +292,7 @@ def test_tokens_in_parquet(tmp_path):
 
 def test_parquet_without_pyarrow_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-suite\[tokens\]'"):
+    with pytest.raises(MissingDependency, match=r"pip install 'agentgym-suite\[data\]'"):
         TrajectoryStore(tmp_path, tokens="parquet")
     with pytest.raises(UsageError, match="'inline' or 'parquet'"):
         TrajectoryStore(tmp_path, tokens="csv")

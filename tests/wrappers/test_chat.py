@@ -265,7 +265,7 @@ def test_tokenizer_by_path(tmp_path):
 
 @pytest.mark.slow
 def test_tokenizer_that_cannot_be_used(tmp_path):
-    with pytest.raises(UsageError, match="cannot load that tokenizer"):
+    with pytest.raises(UsageError, match=r"tokens='hf:.*no model .* on this machine"):
         make_counter(f"hf:{tmp_path}").count((user("x"),))
     tokenizer = trained_tokenizer()
     tokenizer.chat_template = None

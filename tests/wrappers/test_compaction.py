@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.core import AgentEnv, Task, Verdict, tool
-from agentgym.errors import InfrastructureError, ToolError, UsageError
+from agentgym.errors import ContextOverflow, InfrastructureError, ToolError, UsageError
 from agentgym.messages import assistant, user
 from agentgym.trajectory.records import Compaction, Reply
 from agentgym.wrappers import ContextCompaction
@@ -366,6 +366,46 @@ def test_given_summarizers():
 
 def none(conversation):
     return None
+
+
+class SeededSummaries(SummaryPolicy):
+    takes_seeds = True
+
+    def act(self, conversations, *, seeds):
+        return [Reply(f"seed {seed}") for seed in seeds]
+
+
+def test_a_model_gets_seeds_that_follow_from_the_episode():
+    def summaries(env, actions, **reset):
+        env.reset(**reset)
+        infos = [env.step(action)[-1] for action in actions]
+        return [info["compaction"].summary for info in infos if "compaction" in info]
+
+    env, actions = make(SeededSummaries(), max_tokens=900, env=NoisyEnv(max_turns=40)), [look(200)] * 30
+    first = summaries(env, actions, seed=5)
+    assert len(set(first)) == len(first) >= 2
+    other = summaries(env, actions, seed=6)
+    assert set(other).isdisjoint(first)
+    assert set(summaries(env, actions)).isdisjoint(other)  # without a seed: a new episode
+    assert summaries(env, actions, seed=5) == first
+
+    env.reset(seed=5)
+    env.step(actions[0])
+    before = env.snapshot()
+    for _ in range(2):
+        env.restore(before)
+        infos = [env.step(action)[-1] for action in actions[1:]]
+        assert [info["compaction"].summary for info in infos if "compaction" in info] == first
+
+
+def overflows(conversation):
+    raise ContextOverflow("too long for me")
+
+
+def test_a_conversation_too_long_for_a_given_model_is_cut_to_its_last_turns():
+    found = rewrites(make(overflows, max_tokens=900), [look(200)] * 9)
+    assert found[0][1]["compaction"].strategy == "last"
+    assert found[0][1]["compaction"].summary == ""
 
 
 def broken(conversation):

@@ -434,3 +434,63 @@ def test_rescoring_uses_the_present_verifier():
 def test_the_wrapper_describes_itself():
     env = RecordTrajectory(Walk(), "somewhere", policy="p")
     assert env._saved_kwargs == {"path": "somewhere", "policy": "p", "forks": "count"}
+
+
+class Fragile(Echo):
+    """Raises at "crash"."""
+
+    def respond(self, action):
+        if action == "crash":
+            raise RuntimeError("a bug")
+        return super().respond(action)
+
+
+def test_the_step_in_which_the_environment_raises_is_kept_and_is_the_last(tmp_path):
+    env = RecordTrajectory(Fragile(), tmp_path)
+    env.reset(seed=0)
+    env.step("a")
+    with pytest.raises(RuntimeError):
+        env.step("crash")
+    t = env.trajectory
+    assert [(s.action, s.observation, s.segment) for s in t.steps[1:]] == [("crash", "", 0)]
+    assert [s.step for s in t.segments[0].sampled] == [0, 1]
+    env.attach(Reply("b", (1, 2), (3,)))
+    assert env.step("b")[0].startswith("heard b")  # whoever goes on does so unrecorded
+    env.step("stop")
+    assert len(t.steps) == 2
+    assert len(t.segments) == 1
+    assert TrajectoryStore(tmp_path).load() == []
+    play(env, ["stop"], seed=1)  # and the next episode is recorded again
+    assert [s.action for s in env.trajectory.steps] == ["stop"]
+    assert TrajectoryStore(tmp_path).load() == [env.trajectory]
+
+
+def test_a_reward_that_is_no_number_ends_the_record():
+    class Unpaid(gymnasium.Wrapper):
+        def step(self, action):
+            observation, _, *rest = self.env.step(action)
+            return observation, float("nan"), *rest
+
+    env = RecordTrajectory(Unpaid(Echo()))
+    env.reset(seed=0)
+    with pytest.raises(InfrastructureError):
+        env.step("a")
+    assert [s.action for s in env.trajectory.steps] == ["a"]
+    assert env.trajectory.reward == 0.0
+
+
+def test_an_episode_that_is_cut_off_is_written_truncated(tmp_path):
+    env = RecordTrajectory(Echo(), tmp_path)
+    with pytest.raises(UsageError, match="running episode"):
+        env.cut_off("context_overflow", "too long")
+    env.reset(seed=0)
+    env.step("a")
+    env.cut_off("context_overflow", "too long")
+    (t,) = TrajectoryStore(tmp_path)
+    assert t == env.trajectory
+    assert (t.reward, t.terminated, t.truncated, t.resolved, t.verdict) == (0.0, False, True, False, {})
+    assert t.outcome == "clean_unresolved"
+    assert [(e.kind, e.step, e.data) for e in t.events] == [("context_overflow", 1, {"why": "too long"})]
+    VALIDATOR.validate(to_dict(t))
+    with pytest.raises(UsageError, match="running episode"):
+        env.cut_off("context_overflow", "too long")
