@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
+import inspect
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,12 @@ import gymnasium
 import numpy as np
 
 from agentgym.core import AgentEnv
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, whole_number
 from agentgym.policies import Policy, make_policy
 from agentgym.registration import require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.store import TrajectoryStore
-from agentgym.workers import Env, Job, Run, stacked
+from agentgym.workers import Env, Job, Run, close_quietly, stacked
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
 from agentgym.wrappers.record import RecordTrajectory
@@ -131,8 +133,20 @@ def collect(
         Exception: whatever the policy (other than an `InfrastructureError`) or the construction of an environment
             raises; what was finished is on disk.
     """
+    whole_number("group_size", group_size, least=1)
+    whole_number("seed", seed, least=0)
+    if episodes is not None:
+        whole_number("episodes", episodes, least=0)
+    if workers is not None:
+        whole_number("workers", workers, least=1)
+    if episode_timeout is not None and not episode_timeout > 0:
+        raise UsageError(f"expected episode_timeout > 0 or None, got {episode_timeout}")
     if isinstance(env, str):
         env_id = env
+        for name in stack.keys() - inspect.signature(make_env).parameters.keys():
+            raise UsageError(
+                f"make_env takes no {name!r}; keywords of the environment go into env_kwargs={{...}}"
+            )
         if "summarizer" in stack:  # one model for all workers
             stack["summarizer"] = _summarizer(stack["summarizer"])
         make: Callable[[], Env] = lambda: make_env(env_id, **stack)  # noqa: E731
@@ -140,12 +154,13 @@ def collect(
         raise UsageError(f"{sorted(stack)} are for an environment id; a function makes its own stack")
     else:
         make = env
-    if group_size < 1 or (episodes is not None and episodes < 0):
-        raise UsageError(f"expected group_size >= 1 and episodes >= 0, got {group_size} and {episodes}")
     if isinstance(policy, str):
         policy = make_policy(policy)
+    if not isinstance(policy, Policy):
+        raise UsageError(f"expected a Policy or a text for make_policy, got {policy!r:.60}")
 
-    with contextlib.closing(stacked(make())) as probe:  # bad arguments are errors here and now
+    probe = stacked(make())  # bad arguments are errors here and now
+    try:
         name = probe.spec.id if probe.spec is not None else type(probe.unwrapped).__name__
         settings = {
             "version": 1,
@@ -159,20 +174,34 @@ def collect(
         }
         chosen = _choose_tasks(probe, tasks, episodes)
         settings["tasks_sha256"] = _digest(probe, chosen)
+    finally:
+        close_quietly(probe)
     if episodes is None:
         episodes = len(chosen) * group_size
     jobs = [_job(i, f"{name}/{policy.name}/{seed}/{i}", seed, chosen, group_size) for i in range(episodes)]
 
-    store = None if out is None else _open(Path(out), settings)
+    with contextlib.ExitStack() as held:
+        store = None if out is None else held.enter_context(_open(Path(out), settings))
+        return _run(make, name, policy, jobs, store, workers, episode_timeout, on_finish)
+
+
+def _run(
+    make: Callable[[], Env],
+    name: str,
+    policy: Policy,
+    jobs: Sequence[Job],
+    store: TrajectoryStore | None,
+    workers: int | None,
+    episode_timeout: float | None,
+    on_finish: Callable[[Trajectory], None] | None,
+) -> list[Trajectory]:
+    """Play the jobs that the store does not hold."""
     finished = {} if store is None else {trajectory.id: trajectory for trajectory in store}
     missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
     if missing:
         count = workers or policy.workers or max(policy.max_batch, os.cpu_count() or 1)
         run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout)
-        with (
-            contextlib.closing(run.results()) as results,
-            contextlib.closing(store or contextlib.ExitStack()),
-        ):
+        with contextlib.closing(run.results()) as results:
             for trajectory in results:
                 if store is not None:
                     trajectory = _written(store, trajectory)
@@ -250,13 +279,36 @@ def _label(value: Any) -> str:
     return str(getattr(value, "name", None) or getattr(value, "__qualname__", None) or type(value).__name__)
 
 
-def _open(folder: Path, settings: dict[str, Any]) -> TrajectoryStore:
-    """The store of a new run, or of the same run begun earlier; equal settings are what makes it the same."""
-    settings = json.loads(json.dumps(settings, default=_label))
-    folder.mkdir(parents=True, exist_ok=True)
+@contextlib.contextmanager
+def _open(folder: Path, settings: dict[str, Any]) -> Iterator[TrajectoryStore]:
+    """The store of a new run, or of the same run begun earlier; one process at a time has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"cannot write a run into {folder}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes with the process, however it ends
+        except BlockingIOError:
+            raise UsageError(
+                f"another run is writing into {folder}; give another folder, or wait for it"
+            ) from None
+        _check_settings(folder, json.loads(json.dumps(settings, default=_label)))
+        with contextlib.closing(TrajectoryStore(folder / "trajectories.jsonl")) as store:
+            yield store
+    finally:
+        os.close(handle)
+
+
+def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Equal settings are what makes it the same run; write those of a new one."""
     path, lines = folder / "run.json", folder / "trajectories.jsonl"
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            before = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"expected {path} to hold the settings of a run: {error}") from None
         for key, value in settings.items():
             if key == "tasks_sha256" and before.get(key) != value:
                 raise UsageError(
@@ -276,7 +328,6 @@ def _open(folder: Path, settings: dict[str, Any]) -> TrajectoryStore:
         partial = path.with_suffix(".tmp")
         partial.write_text(json.dumps(settings, indent=1), encoding="utf-8")
         partial.replace(path)  # whole or not at all
-    return TrajectoryStore(lines)
 
 
 # -- writing --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 
 from agentgym.errors import ContextOverflow, InfrastructureError
 from agentgym.messages import Conversation
-from agentgym.policies.base import Policy, Reply
+from agentgym.policies.base import Policy, Reply, replies
 from agentgym.policies.batching import BatchServer, ServerStopped
 from agentgym.spaces import Conversation as ConversationSpace
 from agentgym.trajectory.records import Trajectory
@@ -77,7 +77,6 @@ class Run:
         self.outcomes: queue.SimpleQueue[tuple[_Worker, Trajectory | BaseException]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # a worker takes or returns a job, or is abandoned: one at a time
         self.server = BatchServer(policy, self.busy) if policy.max_batch > 1 else None
-        self.takes_seeds = policy.takes_seeds
         self.workers = [_Worker(self) for _ in range(workers)]
 
     def busy(self) -> int:
@@ -162,7 +161,7 @@ class Run:
                 if not self._give(worker, trajectory):
                     return
                 if trajectory.infrastructure_error:  # nobody knows in what state it is
-                    _close(env)
+                    close_quietly(env)
                     env = None
         except ServerStopped:
             pass
@@ -171,7 +170,7 @@ class Run:
                 self.outcomes.put((worker, error))
         finally:
             if env is not None:
-                _close(env)
+                close_quietly(env)
 
     def _take(self, worker: _Worker) -> bool:
         with self.lock:
@@ -196,7 +195,7 @@ class Run:
         options = {} if job.task is None else {"options": {"task": job.task}}
         try:
             conversation, _ = env.reset(seed=job.seed, **options)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._failed(job, recorder, error, time.monotonic() - started)
         rng = np.random.default_rng(job.rng_seed)
         answer = self._answerer(self.policy.for_episode(env, rng), rng)
@@ -216,7 +215,7 @@ class Run:
             recorder.attach(reply, policy_seconds=clock() - asked)
             try:
                 conversation, _, terminated, truncated, _ = env.step(reply.text)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 return self._failed(job, recorder, error, time.monotonic() - started)
             over = terminated or truncated
         return self._labelled(recorder.trajectory, job)
@@ -226,12 +225,11 @@ class Run:
         if self.server is not None and acting is self.policy:
             server = self.server
             return lambda conversation: server.ask(conversation, int(rng.integers(1 << 63)))
-        act: Any = acting.act
-        if self.takes_seeds:
-            return lambda conversation: act((conversation,), seeds=(int(rng.integers(1 << 63)),))[0]
-        return lambda conversation: act((conversation,))[0]
+        if acting.takes_seeds:
+            return lambda conversation: replies(acting, (conversation,), (int(rng.integers(1 << 63)),))[0]
+        return lambda conversation: replies(acting, (conversation,), ())[0]
 
-    def _failed(self, job: Job, recorder: Any, error: Exception, seconds: float) -> Trajectory:
+    def _failed(self, job: Job, recorder: Any, error: BaseException, seconds: float) -> Trajectory:
         """The trajectory of an episode that broke: what was recorded so far, and no reward.
 
         Args:
@@ -262,6 +260,7 @@ class Run:
         return trajectory
 
 
-def _close(env: Env) -> None:
+def close_quietly(env: Env) -> None:
+    """Close it, whatever it raises."""
     with contextlib.suppress(Exception):  # a broken environment must not take the run along
         env.close()

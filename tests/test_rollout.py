@@ -302,10 +302,10 @@ def test_an_episode_of_which_nothing_can_be_written_leaves_its_name(tmp_path):
         name = "sure"
 
         def act(self, conversations):
-            return [Reply("aa", (1,), (2,), (float("-inf"),)) for _ in conversations]
+            return [Reply("aa", (1,), (2,), (-0.5,), temperature=float("nan")) for _ in conversations]
 
     (bad,) = collect(Walk, Sure(), episodes=1, tasks=["t3"], out=tmp_path)
-    assert "logprobs" in bad.infrastructure_error
+    assert "temperature" in bad.infrastructure_error
     assert (bad.reward, bad.task_id, bad.steps, bad.segments) == (None, "t3", [], [])
     assert (bad.extra["episode"], bad.extra["group"]) == (0, 0)
     assert list(TrajectoryStore(tmp_path)) == [bad]
@@ -360,10 +360,78 @@ def test_a_failing_policy_marks_and_a_wrong_one_raises(tmp_path):
 
     wrong = Wrong()
     wrong.batches = [0] * 20
-    with pytest.raises(UsageError, match="replies"):
+    with pytest.raises(UsageError, match="Reply, got"):
         collect(Walk, wrong, episodes=6)
     with pytest.raises(KeyError):
         collect(Walk, Buggy(), episodes=6, out=tmp_path)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("answer", [None, "text", ["text"], [None], (), iter(())])
+def test_what_is_no_reply_is_the_policys_mistake(batch, answer):
+    class Odd(Policy):
+        name = "odd"
+        max_batch = batch
+
+        def act(self, conversations):
+            return answer
+
+    with pytest.raises(UsageError, match=r"policy 'odd': expected a list of \d Reply, got"):
+        collect(Walk, Odd(), episodes=2)
+
+
+def test_an_environment_that_exits_breaks_its_episode_only():
+    class Leaves(Walk):
+        def respond(self, action):
+            raise SystemExit(0)
+
+    assert {t.infrastructure_error for t in collect(Leaves, "random", episodes=3)} == {"SystemExit: 0"}
+
+
+def test_closing_badly_is_no_reason_to_stop():
+    class Sticky(Walk):
+        def close(self):
+            raise OSError("will not close")
+
+    assert len(collect(Sticky, "random", episodes=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"workers": 0}, "workers to be a whole number >= 1, got 0"),
+        ({"workers": -3}, "got -3"),
+        ({"seed": -1}, "seed to be a whole number >= 0, got -1"),
+        ({"episode_timeout": 0}, "episode_timeout > 0"),
+        ({"episode_timeout": float("nan")}, "episode_timeout > 0"),
+        ({"group_size": 0}, "group_size"),
+        ({"policy": object()}, "expected a Policy"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, said):
+    with pytest.raises(UsageError, match=said):
+        collect(Walk, **({"policy": "random", "episodes": 1} | arguments))
+
+
+def test_keywords_of_the_environment_have_a_place_of_their_own():
+    with pytest.raises(UsageError, match=r"no 'hops'; keywords of the environment go into env_kwargs"):
+        collect("agentgym/Relay-v0", "gold", episodes=1, hops=3)
+
+
+def test_one_run_at_a_time_in_a_folder(tmp_path):
+    def second_run(trajectory):
+        with pytest.raises(UsageError, match="another run is writing"):
+            collect(Walk, "random", episodes=2, out=tmp_path)
+
+    collect(Walk, "random", episodes=1, out=tmp_path, on_finish=second_run)
+    assert len(collect(Walk, "random", episodes=2, out=tmp_path)) == 2  # given back
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_torn_settings_are_said(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UsageError, match=r"run\.json to hold the settings"):
+        collect(Walk, "random", episodes=1, out=tmp_path)
 
 
 class Small(Batched):

@@ -6,6 +6,7 @@ infrastructure failed, so there is no answer; 70: a bug, with its traceback; 130
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -56,13 +57,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         console.complain(str(error))
         return console.USAGE
+    except OSError as error:
+        if error.filename is None or isinstance(error, BrokenPipeError):
+            return _unexpected(error)
+        console.complain(f"{error.filename}: {error.strerror}")
+        return console.INFRASTRUCTURE if error.errno in _MACHINE else console.USAGE
     except (Exception, SystemExit) as error:  # an environment or policy that calls sys.exit is a bug too
-        # Where the reader of our output has gone (`agentgym list | head`), rich turns that into SystemExit.
-        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return console.BROKEN_PIPE
-        console.traceback()
-        return console.BUG
+        return _unexpected(error)
+
+
+# What the machine, and not a path that the user gave, is short of.
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE)
+
+
+def _unexpected(error: BaseException) -> int:
+    # Where the reader of our output has gone (`agentgym list | head`), rich turns that into SystemExit.
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return console.BROKEN_PIPE
+    console.traceback()
+    return console.BUG
 
 
 def _dispatch(words: list[str]) -> int:

@@ -156,7 +156,7 @@ def _write_page(runs: Sequence[Run], page: Path, views: int) -> None:
             write_html(trajectory, target)
             progress.step()
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _print(runs: Sequence[Run]) -> None:

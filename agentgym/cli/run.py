@@ -107,6 +107,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _play(args: Args) -> list[Trajectory]:
+    if args.out == "":
+        raise UsageError("expected --out to name a folder, got ''")
     if args.episodes != "all" and args.episodes < 1:
         raise UsageError(f"expected --episodes of at least 1, got {args.episodes}")
     if args.out and Path(args.out).exists() and not Path(args.out).is_dir():

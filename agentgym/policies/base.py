@@ -9,10 +9,35 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from agentgym.errors import UsageError
 from agentgym.messages import Conversation
 from agentgym.trajectory.records import Reply
 
 __all__ = ["Policy", "Reply"]
+
+
+def replies(policy: Policy, conversations: Sequence[Conversation], seeds: Sequence[int]) -> list[Reply]:
+    """What a policy answers, checked, so that its mistake is told where it is made.
+
+    Args:
+        policy: asked once.
+        conversations: at least one.
+        seeds: one for each, used where the policy takes them.
+
+    Raises:
+        UsageError: not one `Reply` for each conversation.
+    """
+    act: Any = policy.act
+    answer = act(conversations, seeds=seeds) if policy.takes_seeds else act(conversations)
+    wanted = f"policy {policy.name!r}: expected a list of {len(conversations)} Reply"
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        raise UsageError(f"{wanted}, got {type(answer).__name__}")
+    for reply in answer:
+        if not isinstance(reply, Reply):
+            raise UsageError(f"{wanted}, got one of {type(reply).__name__}")
+    if len(answer) != len(conversations):
+        raise UsageError(f"{wanted}, got {len(answer)}")
+    return list(answer)
 
 
 class Policy(abc.ABC):

@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from agentgym.errors import ContextOverflow, UsageError
+from agentgym.errors import ContextOverflow
 from agentgym.messages import Conversation
-from agentgym.policies.base import Policy, Reply
+from agentgym.policies.base import Policy, Reply, replies
 
 
 class ServerStopped(Exception):
@@ -42,7 +41,6 @@ class BatchServer:
     def __init__(self, policy: Policy, busy: Callable[[], int]) -> None:
         self.policy = policy
         self.busy = busy
-        self._takes_seeds = policy.takes_seeds
         self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped = False
@@ -112,7 +110,8 @@ class BatchServer:
 
     def _answers(self, batch: Sequence[_Request]) -> Sequence[Reply | BaseException]:
         try:
-            return self._replies(batch)
+            conversations = [request.conversation for request in batch]
+            return replies(self.policy, conversations, [request.seed for request in batch])
         except ContextOverflow as error:  # of one conversation; the others are asked again without it
             at = error.position % len(batch)
             others = [*batch[:at], *batch[at + 1 :]]
@@ -120,13 +119,3 @@ class BatchServer:
             return [*answers[:at], error, *answers[at:]]
         except BaseException as error:
             return [error] * len(batch)
-
-    def _replies(self, batch: Sequence[_Request]) -> Sequence[Reply]:
-        act: Any = self.policy.act
-        more = {"seeds": [request.seed for request in batch]} if self._takes_seeds else {}
-        replies: list[Reply] = act([request.conversation for request in batch], **more)
-        if len(replies) != len(batch):
-            raise UsageError(
-                f"policy {self.policy.name!r}: expected {len(batch)} replies, got {len(replies)}"
-            )
-        return replies

@@ -6,6 +6,7 @@ hold the same in the form a trainer needs: token sequences that only ever grew b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -46,6 +47,16 @@ class Reply:
     policy_version: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise TypeError(f"expected the text of a reply to be str, got {type(self.text).__name__}")
+        if not self.text.isascii():  # half of a surrogate pair is no text: nothing after us could encode it
+            object.__setattr__(self, "text", self.text.encode("utf-8", "replace").decode())
+        if (self.prompt_ids is None) != (self.sampled_ids is None):
+            raise ValueError(
+                "expected a reply with both prompt_ids and sampled_ids or neither, got one of them"
+            )
+        if self.logprobs is not None and not all(map(math.isfinite, self.logprobs)):
+            raise ValueError(f"expected finite log-probs in a reply, got {self.logprobs!r:.80}")
         if self.prompt_ids is not None:
             object.__setattr__(self, "prompt_tokens", len(self.prompt_ids))
         if self.sampled_ids is not None:

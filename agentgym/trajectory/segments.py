@@ -87,8 +87,6 @@ class SegmentBuilder:
         Raises:
             SegmentError: an unannounced boundary with ``forks="error"``; the reply is not taken.
         """
-        if (reply.prompt_ids is None) != (reply.sampled_ids is None):
-            raise UsageError("expected both prompt_ids and sampled_ids or neither, got one of them")
         if reply.sampled_ids is not None and not reply.sampled_ids and reply.text:
             raise UsageError(f"expected sampled ids for the reply {reply.text[:60]!r}, got none")
         now = step if step is not None else self._replies

@@ -566,8 +566,13 @@ def test_a_reply_that_history_holds_in_another_form():
 
 def test_contradictory_replies_are_refused():
     b = SegmentBuilder()
-    with pytest.raises(UsageError, match="both prompt_ids and sampled_ids"):
-        b.add(Q, Reply("x", prompt_ids=(1, 2)))
+    with pytest.raises(ValueError, match="both prompt_ids and sampled_ids"):
+        Reply("x", prompt_ids=(1, 2))
+    with pytest.raises(ValueError, match="finite log-probs"):
+        Reply("x", (1,), (2,), (float("-inf"),))
+    with pytest.raises(TypeError, match="str, got bytes"):
+        Reply(b"x")
+    assert Reply("a\ud800é").text == "a?é"  # half of a surrogate pair cannot be encoded
     with pytest.raises(UsageError, match="expected sampled ids"):
         b.add(Q, Reply("x", prompt_ids=(1, 2), sampled_ids=()))
     with pytest.raises(UsageError, match="'count' or 'error'"):
