@@ -173,6 +173,13 @@ def test_every_episode_broken_is_no_answer(call, tmp_path):
         ([TINY, "--tasks", "broken.jsonl"], "line 2"),
         ([TINY, "--max-turns", "0"], "max_turns"),
         ([TINY, "--episodes", "0"], "--episodes"),
+        ([TINY, "--episodes", "al"], "all"),
+        ([TINY, "--workers", "-3"], "workers"),
+        ([TINY, "--seed", "-1"], "seed"),
+        ([TINY, "--episode-timeout", "nan"], "episode_timeout"),
+        ([TINY, "--set", "tasks=5"], "expected tasks"),
+        (["agentgym/Relay-v0", "--set", "hops=abc"], "hops"),
+        ([TINY, "--set", 'max_turns="3"'], "max_turns"),
         ([TINY, "--summarizer", "drop"], "--compact"),
         ([TINY, "--tokens", "chars"], "--compact"),
         ([TINY, "--compact", "400", "--tokens", "words"], "'words'"),
@@ -189,6 +196,16 @@ def test_bad_use_is_one_line_and_writes_nothing(call, tmp_path, monkeypatch, wor
     assert called.code == 2
     assert says in called.complaint
     assert os.listdir(tmp_path) == ["broken.jsonl"]
+
+
+@pytest.mark.parametrize("out", ["", "file/inside", "/proc/nowhere"])
+def test_out_that_cannot_be_made(call, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("precious")
+    called = call("run", TINY, "--policy", "gold", "--out", out)
+    assert called.code == 2
+    assert "\n" not in called.complaint.strip()
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_out_that_is_a_file(call, tmp_path):
