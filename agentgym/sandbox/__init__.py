@@ -7,9 +7,18 @@ from collections.abc import Mapping
 
 from agentgym.errors import UsageError, nearest
 from agentgym.sandbox._python import python_binds
-from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell
+from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, TreeError
 
-__all__ = ["BACKENDS", "ExecResult", "Limits", "Sandbox", "Shell", "make_sandbox", "python_binds"]
+__all__ = [
+    "BACKENDS",
+    "ExecResult",
+    "Limits",
+    "Sandbox",
+    "Shell",
+    "TreeError",
+    "make_sandbox",
+    "python_binds",
+]
 
 # name -> where its class is (imported when asked for), and whether it isolates
 BACKENDS = {

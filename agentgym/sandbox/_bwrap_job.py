@@ -65,8 +65,8 @@ class BwrapJob(Job):
             self.init_pid = int(json.loads(self._said.splitlines()[0])["child-pid"])
         except (IndexError, ValueError, KeyError):
             raise SandboxError(f"bubblewrap did not start: {self._complaint()}") from None
-        # Held, so alive: the descriptor is of the right process. It becomes readable when the namespace is
-        # empty.
+        # Held, so alive: the descriptor is of the right process.
+        # It becomes readable when the namespace is empty.
         self.pidfd = os.pidfd_open(self.init_pid)
 
     def _complaint(self) -> str:

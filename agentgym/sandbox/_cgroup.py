@@ -117,10 +117,8 @@ def _own_group(controller: str) -> Path | None:
         fields = line.split()
         root, mount_point = fields[3], fields[4]
         kind, _, options = fields[fields.index("-") + 1 :][:3]
-        right_kind = (
-            kind == "cgroup" and controller in options.split(",") if controller else kind == "cgroup2"
-        )
-        if right_kind and (path + "/").startswith(root.rstrip("/") + "/"):
+        fits = kind == "cgroup" and controller in options.split(",") if controller else kind == "cgroup2"
+        if fits and (path + "/").startswith(root.rstrip("/") + "/"):
             return Path(mount_point) / path[len(root.rstrip("/")) :].lstrip("/")
     return None
 

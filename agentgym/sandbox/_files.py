@@ -10,11 +10,12 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.base import Budget, TreeError
 
 _SYS_OPENAT2 = 437  # the same on every architecture
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -44,9 +45,7 @@ def _openat2(folder: int, path: str, flags: int, resolve: int) -> int:
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
-        if (
-            code == errno.EAGAIN
-        ):  # the tree was being renamed while ".." was resolved: the kernel asks for a retry
+        if code == errno.EAGAIN:  # something was renamed while ".." was resolved: the kernel asks for a retry
             continue
         if code == errno.ENOSYS:
             raise SandboxError("sandboxes need the system call openat2 (Linux 5.6 or later)")
@@ -96,8 +95,7 @@ class Tree:
             raise
         finally:
             os.close(root)
-        # With an absolute link the resolved file may lie in `root` but beside the workspace, which no command
-        # sees.
+        # With an absolute link the file may lie in `root` but beside the workspace, where no command sees it.
         where = os.readlink(f"/proc/self/fd/{descriptor}")
         if where != str(self.workspace) and not where.startswith(f"{self.workspace}/"):
             os.close(descriptor)
@@ -159,7 +157,15 @@ def closing(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def copy_tree(source: int, target: int, *, exact: bool) -> None:
+def copy_tree(
+    source: int,
+    target: int,
+    *,
+    exact: bool,
+    skip: Callable[[str], bool] | None = None,
+    most_entries: int | None = None,
+    most_bytes: int | None = None,
+) -> None:
     """Copy the contents of one open folder into another, following no link on either side.
 
     Links, hard links, modes and modification times stay; sockets are left out. Data is shared where the file
@@ -169,28 +175,60 @@ def copy_tree(source: int, target: int, *, exact: bool) -> None:
         source: descriptor of a folder.
         target: descriptor of a folder.
         exact: also keep set-id bits and named pipes; False drops both.
+        skip: which paths to leave out, with all below them.
+        most_entries: files and folders together.
+        most_bytes: of all files together.
 
     Raises:
-        OSError: among others ENAMETOOLONG for more than 200 folders inside one another.
+        TreeError: there are more, or more than 200 folders inside one another.
     """
-    copy = _Copy(target, exact)
+    if most_entries is not None or most_bytes is not None:  # before time and disk are spent on half of it
+        _measure(source, (), skip or _nothing, Budget(most_entries, most_bytes))
+    copy = _Copy(target, exact, skip or _nothing, Budget(most_entries, most_bytes))
     copy.folder(source, target, ())
     copy.finish(target, os.fstat(source))
 
 
+def _nothing(path: str) -> bool:
+    return False
+
+
+def _measure(folder: int, path: tuple[str, ...], skip: Callable[[str], bool], budget: Budget) -> None:
+    _check_depth(path)
+    inner = []
+    with os.scandir(folder) as entries:
+        for entry in entries:  # one by one: there may be millions
+            key = "/".join((*path, entry.name))
+            if skip(key):
+                continue
+            state = entry.stat(follow_symlinks=False)
+            budget.take(key, state.st_size if stat.S_ISREG(state.st_mode) else 0)
+            if stat.S_ISDIR(state.st_mode):
+                inner.append(entry.name)
+    for name in inner:
+        with _opened(name, folder, stat.S_IFDIR) as below:
+            _measure(below, (*path, name), skip, budget)
+
+
+def _check_depth(path: tuple[str, ...]) -> None:
+    if len(path) > _MAX_DEPTH:
+        raise TreeError(errno.ENAMETOOLONG, f"more than {_MAX_DEPTH} folders inside one another")
+
+
 class _Copy:
-    def __init__(self, target: int, exact: bool) -> None:
+    def __init__(self, target: int, exact: bool, skip: Callable[[str], bool], budget: Budget) -> None:
+        self._skip = skip
+        self._budget = budget
         self._top = target
         self._modes = 0o7777 if exact else 0o777
         self._exact = exact
         self._linked: dict[tuple[int, int], str] = {}  # inode with several names -> first path in the target
 
     def folder(self, source: int, target: int, path: tuple[str, ...]) -> None:
-        if len(path) > _MAX_DEPTH:
-            raise OSError(
-                errno.ENAMETOOLONG, f"more than {_MAX_DEPTH} folders inside one another", "/".join(path)
-            )
+        _check_depth(path)
         for name in os.listdir(source):
+            if self._skip("/".join((*path, name))):
+                continue
             try:
                 self._entry(name, source, target, path)
             except FileNotFoundError:  # removed while we were copying
@@ -205,6 +243,7 @@ class _Copy:
         state = os.stat(name, dir_fd=source, follow_symlinks=False)
         times = (state.st_atime_ns, state.st_mtime_ns)
         kind = stat.S_IFMT(state.st_mode)
+        self._budget.take("/".join((*path, name)), state.st_size if kind == stat.S_IFREG else 0)
         if kind == stat.S_IFDIR:
             with _opened(name, source, kind) as inner:
                 _make_folder(name, target)
@@ -212,19 +251,16 @@ class _Copy:
                     self.folder(inner, made, (*path, name))
                     self.finish(made, state)
         elif kind == stat.S_IFREG:
-            _make_way(name, target)
             first = self._linked.get((state.st_dev, state.st_ino))
             if first is not None:
-                with closing(
-                    _openat2(self._top, first, os.O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
-                ) as other:
+                _make_way(name, target)
+                inside = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+                with closing(_openat2(self._top, first, os.O_PATH, inside)) as other:
                     os.link(f"/proc/self/fd/{other}", name, dst_dir_fd=target, follow_symlinks=True)
                 return
-            with _opened(name, source, kind) as original:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                with closing(os.open(name, flags, 0o600, dir_fd=target)) as made:
-                    copy_data(original, made)
-                    self.finish(made, state)
+            with _opened(name, source, kind) as original, closing(_make_file(name, target)) as made:
+                copy_data(original, made)
+                self.finish(made, state)
             if state.st_nlink > 1:
                 self._linked[state.st_dev, state.st_ino] = "/".join((*path, name))
         elif kind == stat.S_IFLNK:
@@ -245,11 +281,21 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def _opened(name: str, folder: int, kind: int) -> Iterator[int]:
     """Open an entry for reading, also if its owner (us, as a plain user) took the permission away."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except PermissionError:
+        pass
+    else:
+        with closing(descriptor):
+            if stat.S_IFMT(os.fstat(descriptor).st_mode) != kind:
+                raise _changed(name)
+            yield descriptor
+        return
     # First without permission to anything, so that mode and file are of one and the same inode from here on.
     with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as entry:
         mode = os.fstat(entry).st_mode
         if stat.S_IFMT(mode) != kind:
-            raise OSError(errno.EBUSY, "changed its kind while being copied", name)
+            raise _changed(name)
         handle = f"/proc/self/fd/{entry}"
         needed = 0o500 if stat.S_ISDIR(mode) else 0o400
         forced = mode & needed != needed and os.getuid() != 0
@@ -263,6 +309,10 @@ def _opened(name: str, folder: int, kind: int) -> Iterator[int]:
                 os.chmod(handle, stat.S_IMODE(mode))
 
 
+def _changed(name: str) -> OSError:
+    return OSError(errno.EBUSY, "changed its kind while being copied", name)
+
+
 def _make_folder(name: str, target: int) -> None:
     try:
         os.mkdir(name, 0o700, dir_fd=target)
@@ -270,6 +320,15 @@ def _make_folder(name: str, target: int) -> None:
         if not stat.S_ISDIR(os.stat(name, dir_fd=target, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=target)
             os.mkdir(name, 0o700, dir_fd=target)
+
+
+def _make_file(name: str, target: int) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600, dir_fd=target)
+    except FileExistsError:
+        _make_way(name, target)
+        return os.open(name, flags, 0o600, dir_fd=target)
 
 
 def _make_way(name: str, target: int) -> None:
@@ -294,7 +353,8 @@ def copy_data(source: int, target: int) -> None:
         os.lseek(source, start, os.SEEK_SET)
         os.lseek(target, start, os.SEEK_SET)
         _copy_extent(source, target, position - start)
-    os.ftruncate(target, size)
+    if size:
+        os.ftruncate(target, size)
 
 
 def _copy_extent(source: int, target: int, count: int) -> None:
@@ -310,7 +370,14 @@ def _copy_extent(source: int, target: int, count: int) -> None:
         count -= done
 
 
-def read_all(descriptor: int) -> bytes:
-    """Content of an open regular file, and close it."""
+def read_all(descriptor: int, most: int | None = None) -> bytes:
+    """Content of an open regular file, and close it.
+
+    Raises:
+        OSError: EFBIG, it has more than `most` bytes.
+    """
     with open(descriptor, "rb", closefd=True) as file:
-        return file.read()
+        data = file.read() if most is None else file.read(most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes")
+    return data

@@ -100,12 +100,13 @@ class LocalSandbox(Sandbox):
     ) -> Job:
         """Start a program under the limits; descriptors as for `subprocess.Popen`."""
 
-    def _read_elsewhere(self, path: str, error: OSError | None) -> bytes:
+    def _read_elsewhere(self, path: str, error: OSError | None, most: int | None) -> bytes:
         """Content of a file that is not in the workspace, as a command would see it.
 
         Args:
             path: as the caller gave it.
             error: why it could not be opened in the workspace; None if it does not even name a place there.
+            most: bytes; more raises EFBIG.
         """
         raise error or FileNotFoundError(errno.ENOENT, f"not in the workspace {self.workspace}", path)
 
@@ -246,14 +247,14 @@ class LocalSandbox(Sandbox):
             )
         return relative
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, most: int | None = None) -> bytes:
         relative = self._tree.relative(path)
         if relative is None:
-            return self._read_elsewhere(path, None)
+            return self._read_elsewhere(path, None, most)
         try:
-            return read_all(self._tree.open_regular(relative))
+            return read_all(self._tree.open_regular(relative), most)
         except (FileNotFoundError, PermissionError) as error:  # perhaps a link out of the workspace
-            return self._read_elsewhere(path, error)
+            return self._read_elsewhere(path, error, most)
 
     def write(self, path: str, content: bytes | str) -> None:
         data = encode(content) if isinstance(content, str) else content
@@ -288,7 +289,15 @@ class LocalSandbox(Sandbox):
             return False
         return True
 
-    def download(self, source: str, target: Path | str) -> None:
+    def download(
+        self,
+        source: str,
+        target: Path | str,
+        *,
+        skip: Callable[[str], bool] | None = None,
+        most_entries: int | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
         target = Path(target)
         relative = self._relative(source)
         if self._is_folder(relative):
@@ -297,7 +306,8 @@ class LocalSandbox(Sandbox):
                 closing(self._tree.open_folder(relative)) as original,
                 closing(os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder,
             ):
-                copy_tree(original, folder, exact=False)
+                bounds = {"most_entries": most_entries, "most_bytes": most_bytes}
+                copy_tree(original, folder, exact=False, skip=skip, **bounds)
             return
         with closing(self._tree.open_regular(relative)) as original:
             state = os.fstat(original)

@@ -14,8 +14,7 @@ _ASK = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix]))"
 
 
 def python_binds(executable: str = sys.executable) -> dict[str, str]:
-    """Read-only paths, for `make_sandbox(binds=...)`, with which this interpreter runs inside at the same
-    path.
+    """Read-only paths, for `make_sandbox(binds=...)`, with which an interpreter runs inside at the same path.
 
     For a virtual environment: its folder and the prefix of the Python it was made from. What lies in /usr is
     visible anyway and left out. Everything installed in these prefixes becomes visible, and nothing else: an

@@ -94,10 +94,7 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder)
     except FileNotFoundError:
         return
-    except (
-        OSError,
-        RecursionError,
-    ):  # folders without permissions, thousands of levels: what rm and chmod can do
+    except (OSError, RecursionError):  # no permissions, or thousands of levels: what chmod and rm can do
         subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True, check=False)
         done = subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)
         if done.returncode != 0:

@@ -24,10 +24,8 @@ from agentgym.sandbox._output import CHUNK, BoundedOutput, drain
 from agentgym.sandbox.base import ExecResult, Shell
 
 BASH = ("bash", "--noprofile", "--norc")
-_REPORT, _EMPTY = (
-    62,
-    61,
-)  # descriptors inside bash, of the report pipe and /dev/null: not ones that scripts use
+# Descriptors inside bash, of the report pipe and /dev/null: not ones that scripts use.
+_REPORT, _EMPTY = 62, 61
 _PREPARE = """\
 exec {empty}</dev/null {report}>&{inherited} {inherited}>&-
 _ag() {{ builtin printf '%s %d\\n' "$1" "$2" >&{report}; return "$2"; }}
@@ -50,8 +48,7 @@ class BashShell(Shell):
     """`Shell` of every local backend.
 
     Args:
-        start: starts a program: argument list, stdin descriptor, descriptor for both outputs, descriptors to
-            keep.
+        start: starts a program: arguments, stdin descriptor, one for both outputs, descriptors to keep.
         forget: called with a job that is dead.
         timeout: default seconds per command.
         output_bytes: output kept per command.
@@ -105,10 +102,8 @@ class BashShell(Shell):
                 self._start()
             exit_code, timed_out = self._converse(command, output, started + limit)
         if timed_out:
-            note = (
-                f"\n[timed out after {limit:g} s: this shell was killed; the next command starts a new one]\n"
-            )
-            output.add(note.encode())
+            note = f"timed out after {limit:g} s: this shell was killed; the next command starts a new one"
+            output.add(f"\n[{note}]\n".encode())
         return ExecResult(
             exit_code=exit_code,
             stdout=output.text(),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +30,46 @@ class Limits:
             value = getattr(self, field.name)
             if value is not None and not value > 0:
                 raise UsageError(f"Limits({field.name}={value!r}): expected a number above 0, or None")
+
+
+# What says nothing about a tree, only about the machine it is read on or copied to.
+MACHINE_ERRORS = frozenset(
+    [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS]
+)
+_MOST_PATH = 3000  # bytes; longer ones cannot be opened by name
+
+
+class TreeError(OSError):
+    """A tree that untrusted code left is too large, too deep or cannot be read; the machine is not at fault."""
+
+
+class Budget:
+    """Counts the entries and bytes of a tree against bounds; None means: not bounded.
+
+    With a bound, no path may be longer than 3000 bytes either.
+    """
+
+    def __init__(self, most_entries: int | None, most_bytes: int | None) -> None:
+        self._most_entries, self._most_bytes = most_entries, most_bytes
+        self._longest = None if most_entries is most_bytes is None else _MOST_PATH
+        self._entries = self._bytes = 0
+
+    def take(self, path: str, size: int) -> None:
+        """Count one entry.
+
+        Raises:
+            TreeError: it is one too many, or its path is too long.
+        """
+        self._entries += 1
+        self._bytes += size
+        if self._most_entries is not None and self._entries > self._most_entries:
+            raise TreeError(errno.EFBIG, f"more than {self._most_entries} files and folders")
+        if self._most_bytes is not None and self._bytes > self._most_bytes:
+            raise TreeError(errno.EFBIG, f"more than {self._most_bytes} bytes in files")
+        if self._longest is not None and len(os.fsencode(path)) > self._longest:
+            raise TreeError(
+                errno.ENAMETOOLONG, f"a path of more than {self._longest} bytes", f"{path[:80]}..."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +139,7 @@ class Sandbox(abc.ABC):
 
         Args:
             command: argument list or shell text.
-            timeout: seconds; None means `limits.wall_s`. On time-out everything the command started is
-                killed.
+            timeout: seconds; None means `limits.wall_s`. After that everything the command started is killed.
             env: variables added to the sandbox's own; the host's are never passed on.
             cwd: working directory as the commands see it; relative means inside the workspace.
             stdin: bytes for standard input, empty if None.
@@ -112,12 +153,16 @@ class Sandbox(abc.ABC):
         """Start a persistent shell."""
 
     @abc.abstractmethod
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, most: int | None = None) -> bytes:
         """Content of a regular file. Links are followed inside the sandbox's own view, never into the host.
+
+        Args:
+            path: the file.
+            most: bytes; a larger file is not read.
 
         Raises:
             FileNotFoundError, IsADirectoryError, PermissionError: as `open` would.
-            OSError: it is a pipe, socket or device.
+            OSError: it is a pipe, socket or device, or larger than `most` (errno EFBIG).
         """
 
     @abc.abstractmethod
@@ -137,10 +182,29 @@ class Sandbox(abc.ABC):
         """
 
     @abc.abstractmethod
-    def download(self, source: str, target: Path | str) -> None:
+    def download(
+        self,
+        source: str,
+        target: Path | str,
+        *,
+        skip: Callable[[str], bool] | None = None,
+        most_entries: int | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
         """Copy a file or a folder's contents out of the workspace; links are copied as links.
 
-        Set-user-id bits are dropped, pipes and sockets left out.
+        Set-user-id bits are dropped, pipes and sockets left out. With bounds, a folder is measured before anything
+        of it is copied.
+
+        Args:
+            source: in the workspace.
+            target: on the host.
+            skip: which paths below a folder to leave out, with all below them.
+            most_entries: files and folders below a folder, together.
+            most_bytes: of its files together; holes and further names of a file count in full.
+
+        Raises:
+            TreeError: a folder has more, more than 200 levels, or with bounds a path above 3000 bytes.
         """
 
     @abc.abstractmethod

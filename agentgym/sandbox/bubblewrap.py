@@ -211,15 +211,18 @@ class BubblewrapSandbox(LocalSandbox):
             raise SandboxError(f"could not put a command under its limits: {error}") from error
         return job
 
-    def _read_elsewhere(self, path: str, error: OSError | None) -> bytes:
+    def _read_elsewhere(self, path: str, error: OSError | None, most: int | None) -> bytes:
         """Read it through the sandbox: what a command would see there, and nothing else."""
         full = os.path.join(self.workspace, path)
         script = (
             '[[ -e $0 ]] || exit 101; [[ ! -d $0 ]] || exit 102; [[ -f $0 ]] || exit 103; exec cat -- "$0"'
         )
-        size = 1 << 40 if self.limits.disk_mb is None else self.limits.disk_mb << 20
+        largest = 1 << 40 if self.limits.disk_mb is None else self.limits.disk_mb << 20
+        size = largest if most is None else most
         out, err = BoundedOutput(size), BoundedOutput(1 << 12)
         code, timed_out = self._execute(["bash", "-c", script, full], out, err)
+        if most is not None and out.truncated:
+            raise OSError(errno.EFBIG, f"larger than {most} bytes", path)
         if code == 0 and not timed_out:
             return out.raw()
         if code == 101:
@@ -255,19 +258,8 @@ def _can_make_user_namespace(bwrap: str) -> bool:
         SandboxError: bubblewrap works neither with nor without.
     """
     for options in (_USERNS, ()):
-        trial = [
-            bwrap,
-            *options,
-            "--unshare-pid",
-            "--unshare-net",
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "true",
-        ]
-        done = subprocess.run(trial, capture_output=True, text=True, check=False)
+        trial = [bwrap, *options, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"]
+        done = subprocess.run([*trial, "true"], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return bool(options)
     raise SandboxError(

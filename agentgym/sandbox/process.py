@@ -20,11 +20,10 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import _scratch
-from agentgym.sandbox._files import Tree
+from agentgym.sandbox._files import Tree, read_all
 from agentgym.sandbox._job import Job
 from agentgym.sandbox._local import CLEAN_ENV, LocalSandbox
 from agentgym.sandbox.base import Limits
@@ -141,10 +140,10 @@ class ProcessSandbox(LocalSandbox):
         )
         return _ProcessJob(process, f"{_JOB_MARK}={mark}")
 
-    def _read_elsewhere(self, path: str, error: OSError | None) -> bytes:
+    def _read_elsewhere(self, path: str, error: OSError | None, most: int | None) -> bytes:
         if error is not None:
             raise error
-        return Path(path).read_bytes()
+        return read_all(os.open(path, os.O_RDONLY | os.O_CLOEXEC), most)
 
 
 class _ProcessJob(Job):
@@ -200,7 +199,7 @@ def kill_marked(mark: bytes) -> None:
     """SIGKILL every process that has `mark` ("NAME=value") in its environment, until none is found alive."""
     deadline = time.monotonic() + _DEADLINE_S
     while found := [
-        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _has_mark(pid, mark)
+        int(name) for name in os.listdir("/proc") if name.isdigit() and _has_mark(int(name), mark)
     ]:
         if time.monotonic() > deadline:
             raise SandboxError(f"processes {found} of a sandbox do not die of SIGKILL")

@@ -7,6 +7,7 @@ repository of its own, and the files to look at are listed by us, one by one, ne
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -14,10 +15,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
+from agentgym.sandbox.base import MACHINE_ERRORS, Budget, TreeError
 
 LARGEST_FILE = 16 << 20  # bytes; larger files of an agent's tree are no source code and are left out of diffs
 
@@ -31,64 +33,120 @@ class PatchError(TaskError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or link of a tree: git's mode (100644, 100755 or 120000) and its content or link target."""
+    """A file or link of a tree as it was when listed: equal entries have equal modes and contents.
+
+    Attributes:
+        mode: git's (100644, 100755 or 120000).
+        size: bytes of its content, or of the link's target.
+        digest: SHA-256 of the same.
+        path: where it lies; its content is read only when asked for.
+    """
 
     mode: str
-    content: bytes
+    size: int
+    digest: bytes
+    path: Path = field(compare=False)
+
+    @property
+    def content(self) -> bytes:
+        """The file's bytes, or the link's target."""
+        return os.fsencode(os.readlink(self.path)) if self.mode == "120000" else self.path.read_bytes()
 
 
-def list_tree(tree: Path) -> dict[str, Entry]:
-    """Every file and link below `tree` by its path with forward slashes, sorted.
+def list_tree(
+    tree: Path,
+    *,
+    skip: Callable[[str], bool] = lambda path: False,
+    most_entries: int | None = None,
+    most_bytes: int | None = None,
+) -> dict[str, Entry]:
+    """Every file and link below `tree` by its path with forward slashes, sorted. Contents are not kept in memory.
 
     Left out: anything named `.git`, devices and pipes, names with a line break, files above `LARGEST_FILE`.
+
+    Args:
+        tree: the folder; what its owner took the read permission from gets it back.
+        skip: which paths to leave out, with all below them.
+        most_entries: of files, links and folders together.
+        most_bytes: of all files together.
+
+    Raises:
+        TreeError: there is more, or something cannot be read.
     """
     entries: dict[str, Entry] = {}
-    for folder, folders, files in os.walk(tree):
-        for name in [*folders, *files]:
-            path = Path(folder, name)
-            if name.lower() == ".git" or "\n" in name:
-                continue
-            status = path.lstat()
-            key = path.relative_to(tree).as_posix()
-            if stat.S_ISLNK(status.st_mode):
-                entries[key] = Entry("120000", os.fsencode(os.readlink(path)))
-            elif stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_FILE:
-                entries[key] = Entry("100755" if status.st_mode & 0o100 else "100644", _read(path))
-        folders[:] = [name for name in folders if name.lower() != ".git" and "\n" not in name]
+    budget = Budget(most_entries, most_bytes)
+    folders = [""]
+    try:
+        while folders:
+            above = folders.pop()
+            for name, status in _scan(tree / above):
+                key = f"{above}/{name}" if above else name
+                if name.lower() == ".git" or "\n" in name or skip(key):
+                    continue
+                path = tree / key
+                regular = stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_FILE
+                budget.take(key, status.st_size if regular else 0)
+                if stat.S_ISDIR(status.st_mode):
+                    if status.st_mode & 0o500 != 0o500:
+                        path.chmod(0o755)
+                    folders.append(key)
+                elif stat.S_ISLNK(status.st_mode):
+                    target = os.fsencode(os.readlink(path))
+                    entries[key] = Entry("120000", len(target), hashlib.sha256(target).digest(), path)
+                elif regular:
+                    mode = "100755" if status.st_mode & 0o100 else "100644"
+                    if not status.st_mode & 0o400:
+                        path.chmod(int(mode[-3:], 8))
+                    entries[key] = Entry(mode, status.st_size, _digest(path), path)
+    except OSError as error:
+        if isinstance(error, TreeError) or error.errno in MACHINE_ERRORS:
+            raise
+        raise TreeError(error.errno, error.strerror, error.filename) from None
     return dict(sorted(entries.items()))
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except PermissionError:  # an agent may have taken its own read permission away
-        path.chmod(0o644)
-        return path.read_bytes()
+def _scan(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            yield entry.name, entry.stat(follow_symlinks=False)
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def write_entry(tree: Path, key: str, entry: Entry | None) -> None:
     """Make `key` below `tree` what `entry` says, or absent for None; never follows a link that lies in the way."""
     path = tree / key
-    for parent in reversed(path.relative_to(tree).parents[:-1]):
+    for parent in parents(key):
         step = tree / parent
-        if step.is_symlink() or (step.exists() and not step.is_dir()):
+        if not _is_folder(step):
             if entry is None:
                 return
-            step.unlink()
-        if entry is not None:
-            step.mkdir(exist_ok=True)
-    if path.is_dir() and not path.is_symlink():
+            step.unlink(missing_ok=True)
+            step.mkdir()
+    if _is_folder(path):
         if entry is None:
             return
         shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+    else:
+        path.unlink(missing_ok=True)
     if entry is None:
         _remove_empty_parents(tree, path)
     elif entry.mode == "120000":
         os.symlink(os.fsdecode(entry.content), path)
     else:
-        path.write_bytes(entry.content)
+        shutil.copyfile(entry.path, path)
         path.chmod(0o755 if entry.mode == "100755" else 0o644)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is a folder, not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _remove_empty_parents(tree: Path, path: Path) -> None:
@@ -98,20 +156,42 @@ def _remove_empty_parents(tree: Path, path: Path) -> None:
         parent.rmdir()
 
 
-def overlay(base: Path, changed: Path, *, protected: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    """Carry every difference of the tree `changed` over to the tree `base`, except on protected paths.
+def overlay(
+    target: Path,
+    changed: Path,
+    *,
+    protected: Callable[[str], bool],
+    since: Mapping[str, Entry] | None = None,
+    skip: Callable[[str], bool] = lambda path: False,
+    most_entries: int | None = None,
+    most_bytes: int | None = None,
+) -> tuple[list[str], list[str]]:
+    """Carry every difference of the tree `changed` over to the tree `target`, except on protected paths.
+
+    Args:
+        target: the tree to change.
+        changed: the tree an agent left.
+        protected: which paths stay as they are.
+        since: what `changed` differs from, by default `target`.
+        skip: paths of `changed` not to look at.
+        most_entries: see `list_tree`; of `changed`.
+        most_bytes: the same.
 
     Returns:
         The paths carried over and the paths dropped.
+
+    Raises:
+        TreeError: `changed` is too large or cannot be read.
     """
-    old, new = list_tree(base), list_tree(changed)
+    old = list_tree(target) if since is None else since
+    new = list_tree(changed, skip=skip, most_entries=most_entries, most_bytes=most_bytes)
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     # A file or link in place of a folder that holds protected files would take them away.
     holders = {parent for key in old if protected(key) for parent in parents(key)}
     dropped = [key for key in differing if protected(key) or key in holders]
     carried = sorted(set(differing) - set(dropped))
     for key in sorted(carried, key=lambda key: key in new):  # removals first: a folder may have become a file
-        write_entry(base, key, new.get(key))
+        write_entry(target, key, new.get(key))
     return carried, dropped
 
 
@@ -164,19 +244,18 @@ def write_tree(git_dir: Path, entries: Mapping[str, Entry]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, entry in enumerate(entries.values()):
-            path = Path(folder, str(number))
-            path.write_bytes(entry.content)
-            paths.append(str(path))
+            path = entry.path.absolute()
+            if entry.mode == "120000":
+                path = Path(folder, str(number))
+                path.write_bytes(entry.content)
+            paths.append(os.fsencode(path))
         arguments = ["hash-object", "-w", "--no-filters", "--stdin-paths"]
-        hashes = git(arguments, git_dir=git_dir, stdin="\n".join(paths).encode()).decode().split()
+        hashes = git(arguments, git_dir=git_dir, stdin=b"\n".join(paths)).decode().split()
     for (key, entry), digest in zip(entries.items(), hashes, strict=True):
         lines.append(f"{entry.mode} {digest}\t".encode() + os.fsencode(key))
     git(["read-tree", "--empty"], git_dir=git_dir)
-    git(
-        ["update-index", "-z", "--index-info"],
-        git_dir=git_dir,
-        stdin=b"".join(line + b"\0" for line in lines),
-    )
+    index = b"".join(line + b"\0" for line in lines)
+    git(["update-index", "-z", "--index-info"], git_dir=git_dir, stdin=index)
     return git(["write-tree"], git_dir=git_dir).decode().strip()
 
 

@@ -2,7 +2,7 @@
 
 This file is executed as a script by the task's interpreter, where agentgym is not installed: standard
 library and pytest only. `agentgym.verifiers.suite` starts it, writes one line of JSON to its standard input
-(`nonce`, `root`, `python_path`, `arguments`) and reads the report from its standard output.
+(`nonce`, `root`, `python_path`, `tests`, `arguments`) and reads the report from its standard output.
 
 The code under test runs in this very process. What is done against a forged report, and what that cannot do,
 is described in `agentgym.verifiers.tests`.
@@ -29,6 +29,7 @@ LINES = 8  # of a statement
 
 # Bound before any tested code is imported, so that replacing them later changes nothing here.
 _dumps, _write, _exit, _vars = json.dumps, os.write, os._exit, vars
+_DESCRIPTORS = (types.FunctionType, property, classmethod, staticmethod)
 
 
 class Channel:
@@ -49,17 +50,23 @@ class Channel:
 class Reporter:
     """A pytest plugin: one event per test, plus what shows that pytest is still what it was."""
 
-    def __init__(self, channel: Channel, root: str) -> None:
+    def __init__(self, channel: Channel, root: str, tests: list[str], plugins: set[str]) -> None:
         self._channel = channel
         self._root = root
+        self._tests = tests
+        self._plugins = plugins
         self._seen: dict[str, list[Any]] = {}
         self._details: dict[str, dict[str, str]] = {}
-        self._machinery: dict[tuple[str, str], Any] = {}
+        self._items: dict[str, Any] = {}
+        self._guard: Guard | None = None
 
-    def pytest_load_initial_conftests(self) -> None:
-        # After pytest's own start-up patches (which ask to be first), before conftest files (which come
-        # last).
-        self._machinery = machinery()
+    def pytest_load_initial_conftests(self, early_config: Any) -> None:
+        # After pytest's own start-up patches (which ask to be first), before conftest files (which are last).
+        self._guard = Guard(early_config, self._root, self._tests, self._plugins)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any) -> None:
+        self._items = {item.nodeid: item}
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
@@ -83,7 +90,8 @@ class Reporter:
         reports = self._seen.pop(nodeid, [])
         event: dict[str, Any] = {"test": nodeid, "status": status(reports)}
         event.update(self._details.pop(nodeid, {}))
-        changed = [f"{module}.{name}" for module, name in changes(self._machinery)]
+        item = self._items.get(nodeid)
+        changed = ["the reporter"] if item is None or self._guard is None else self._guard.changes(item, self)
         if changed:
             event["tampered"] = changed[:5]
         self._channel.send(**event)
@@ -115,36 +123,172 @@ def status(reports: list[Any]) -> str:
     return "passed"
 
 
-def machinery() -> dict[tuple[str, str], Any]:
-    """Every function of pytest, pluggy and unittest, by where it lives, with the code it runs."""
-    found: dict[tuple[str, str], Any] = {}
-    for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] not in ("_pytest", "pytest", "pluggy", "unittest"):
-            continue
+class Guard:
+    """pytest, pluggy and unittest as they were before any tested code ran, to tell what was replaced since."""
+
+    def __init__(self, config: Any, root: str, tests: list[str], plugins: set[str]) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._root = root
+        self._tests = tuple(os.path.join(root, test) + os.sep for test in tests if test != ".")
+        self._machinery, self._classes = machinery()
+        self._functions = {id(value): value for value in loaded_functions()}
+        self._callers = dict(_vars(config.pluginmanager.hook))
+        kinds = {type(caller) for caller in self._callers.values()}
+        self._kinds = kinds.union(*(kind.__subclasses__() for kind in kinds))
+        self._hookexec = config.pluginmanager._inner_hookexec
+
+    def changes(self, item: Any, reporter: object) -> list[str]:
+        """What is not as it was: functions, hooks, and methods of the very objects that run `item`."""
+        # Plugins of the environment may patch: pytest-mock does, for the texts of its errors.
+        changed = replaced(self._machinery) + added(self._classes)
+        found = [f"{owner}.{name}" for owner, name, value in changed if not self._of_plugin(value)]
+        found += self._hooks(item)
+        manager = self._config.pluginmanager
+        for thing in (self._config, manager, manager.hook, item.ihook, reporter, *item.listchain()):
+            found += self._instance(thing)
+        return found
+
+    def _of_plugin(self, value: Any) -> bool:
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        names = getattr(function, "__globals__", {})
+        module = sys.modules.get(names.get("__name__", ""))
+        if module is None or module.__name__.partition(".")[0] not in self._plugins:
+            return False
+        return names is _vars(module) and bool(function.__code__.co_filename == module.__file__)
+
+    def _hooks(self, item: Any) -> list[str]:
+        manager = self._config.pluginmanager
+        found = [] if manager._inner_hookexec is self._hookexec else ["the calling of hooks"]
+        callers = dict(_vars(manager.hook))
+        found += [f"hook {name}" for name, caller in self._callers.items() if callers.get(name) is not caller]
+        if item.ihook is not manager.hook:
+            # A test's own view of the hooks (without the conftest files of other folders) keeps its callers, and
+            # where paths changed their type, functions of pytest's in place of them.
+            made = getattr(getattr(type(item.ihook), "__getattr__", None), "__code__", None)
+            wrappers = {id(part) for part in getattr(made, "co_consts", ())}
+            for name, value in _vars(item.ihook).items():
+                wrapped = id(getattr(value, "__code__", None)) in wrappers
+                if name.startswith("pytest_") and not wrapped:
+                    callers[f"{name} of the test"] = value
+        for name, caller in callers.items():
+            if type(caller) not in self._kinds:
+                found.append(f"hook {name}")
+                continue
+            execute = caller._hookexec
+            if getattr(execute, "__self__", None) is not manager:
+                found.append(f"the calling of hook {name}")
+            for implementation in caller.get_hookimpls():
+                if not self._known(implementation.function):
+                    found.append(f"an implementation of hook {name}")
+        return found
+
+    def _instance(self, thing: Any) -> list[str]:
+        """Methods that one object has of its own, or by a class that was not there."""
+        cls = type(thing)
+        found = []
+        for name, value in _vars(thing).items():
+            hides = callable(value) and isinstance(getattr(cls, name, None), _DESCRIPTORS)
+            if hides and not self._known(value):
+                found.append(f"{cls.__name__}.{name} of {thing!r:.80}")
+        for base in cls.__mro__:
+            if (base.__module__, base.__qualname__) in self._classes:
+                continue  # looked after above
+            for name, value in _vars(base).items():
+                if isinstance(value, _DESCRIPTORS) and not self._known(value):
+                    found.append(f"{base.__name__}.{name}")
+        return found
+
+    def _known(self, value: Any) -> bool:
+        """Whether a function was there before, or is of a conftest or test file or of a package outside the tree."""
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if id(function) in self._functions:
+            return True
+        if not isinstance(function, types.FunctionType):
+            return False
+        names, code = function.__globals__, function.__code__
+        file = os.path.abspath(names.get("__file__") or "")
+        if os.path.basename(file) == "conftest.py" or file.startswith(self._tests):
+            return code.co_filename == file and f"def {code.co_name}(" in "".join(linecache.getlines(file))
+        module = sys.modules.get(names.get("__name__", ""))
+        return not file.startswith(self._root + os.sep) and module is not None and names is _vars(module)
+
+
+def pytest_modules() -> list[tuple[str, types.ModuleType]]:
+    """The modules that decide what counts as passed: pytest's, pluggy's, unittest's and this one."""
+    names = ("_pytest", "pytest", "pluggy", "unittest", "__main__")
+    return [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] in names]
+
+
+def machinery() -> tuple[list[tuple[Any, ...]], dict[tuple[str, str], Any]]:
+    """Every function and class of those modules, as rows for `replaced`; and the classes' members by name."""
+    rows: list[tuple[Any, ...]] = []
+    classes: dict[tuple[str, str], Any] = {}
+    for module_name, module in pytest_modules():
+        rows.append((sys.modules, module_name, module, None, None, None, "module"))
         for name, value in list(_vars(module).items()):
             if isinstance(value, types.FunctionType):
-                found[module_name, name] = (value, value.__code__)
-            elif isinstance(value, type) and value.__module__ == module_name:
-                for attribute, method in list(_vars(value).items()):
-                    if isinstance(method, types.FunctionType):
-                        found[module_name, f"{name}.{attribute}"] = (method, method.__code__)
-                    elif isinstance(method, property):
-                        found[module_name, f"{name}.{attribute}"] = (method, None)
+                rows.append(row(_vars(module), name, value, module_name))
+            elif isinstance(value, type):
+                rows.append((_vars(module), name, value, None, None, None, module_name))
+                if value.__module__ != module_name:
+                    continue
+                members = _vars(value)
+                classes[module_name, value.__qualname__] = (value, frozenset(members))
+                for attribute, method in list(members.items()):
+                    if isinstance(method, _DESCRIPTORS):
+                        rows.append(row(members, attribute, method, f"{module_name}.{name}"))
+    return rows, classes
+
+
+def row(names: Any, name: str, value: Any, owner: str) -> tuple[Any, ...]:
+    """A name in a live name space, its value, and that function's code and default arguments as they are now."""
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, types.FunctionType):
+        return names, name, value, None, None, None, owner
+    return names, name, value, function, function.__code__, function.__defaults__, owner
+
+
+def replaced(rows: list[tuple[Any, ...]]) -> list[tuple[str, str, Any]]:
+    """Owner, name and value of what stands for something else now. Runs after every test, hence so plain."""
+    return [
+        (owner, name, names.get(name))
+        for names, name, value, function, code, defaults, owner in rows
+        if names.get(name) is not value
+        or (function is not None and (function.__code__ is not code or function.__defaults__ is not defaults))
+    ]
+
+
+def added(classes: dict[tuple[str, str], Any]) -> list[tuple[str, str, Any]]:
+    """Owner, name and value of what classes did not have and what hides something that was there.
+
+    A property hides what an object holds by its name, a method only one of a base class.
+    """
+    found = []
+    for (module_name, path), (cls, names) in classes.items():
+        members = _vars(cls)
+        if len(members) != len(names):
+            for name in members.keys() - names:
+                value = members[name]
+                hides = name.startswith("__") or any(name in _vars(base) for base in cls.__mro__[1:])
+                if hasattr(type(value), "__get__") and (hides or not isinstance(value, types.FunctionType)):
+                    found.append((f"{module_name}.{path}", name, value))
     return found
 
 
-def changes(before: dict[tuple[str, str], Any]) -> list[tuple[str, str]]:
-    """Places of `before` where other code is now."""
-    changed = []
-    for (module_name, path), (function, code) in before.items():
-        owner, _, attribute = path.rpartition(".")
-        holder: Any = sys.modules.get(module_name)
-        if owner and holder is not None:
-            holder = _vars(holder).get(owner)
-        now: Any = None if holder is None else _vars(holder).get(attribute)
-        if now is not function or (code is not None and function.__code__ is not code):
-            changed.append((module_name, path))
-    return changed
+def loaded_functions() -> list[Any]:
+    """Functions and methods of all modules loaded now: pytest and the plugins of the environment."""
+    found: list[Any] = []
+    for module in list(sys.modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            members = _vars(value).values() if isinstance(value, type) else [value]
+            for member in list(members):
+                function = getattr(member, "__func__", member)
+                if isinstance(member, property):
+                    function = member.fget
+                if isinstance(function, types.FunctionType):
+                    found.append(function)
+    return found
 
 
 def foreign(root: str, python_path: list[str], before: set[str]) -> list[str]:
@@ -162,10 +306,14 @@ def foreign(root: str, python_path: list[str], before: set[str]) -> list[str]:
     return wrong
 
 
-def plugin_arguments() -> list[str]:
-    """``-p`` for each pytest plugin of the environment; called before the tree, which may claim to be one, is seen."""
+def environment_plugins() -> tuple[list[str], set[str]]:
+    """Arguments that load the environment's pytest plugins, and their packages.
+
+    Called before the tree is seen, which may claim to be one.
+    """
     points = metadata.entry_points(group="pytest11")
-    return [argument for name in sorted({point.name for point in points}) for argument in ("-p", name)]
+    arguments = [argument for name in sorted({point.name for point in points}) for argument in ("-p", name)]
+    return arguments, {point.value.partition(":")[0].partition(".")[0] for point in points}
 
 
 def main() -> None:
@@ -174,7 +322,7 @@ def main() -> None:
     root = order["root"]
     channel.send(begin=sys.version.split()[0])
     python_path = [os.path.normpath(os.path.join(root, entry)) for entry in order["python_path"]]
-    plugins = plugin_arguments()
+    plugins, packages = environment_plugins()
     before = set(sys.modules)
     # Behind everything else: a json.py or pytest.py in the tree shadows nothing.
     sys.path.extend(python_path)
@@ -183,7 +331,8 @@ def main() -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.chdir(root)
-    code = int(pytest.main([*plugins, *order["arguments"]], plugins=[Reporter(channel, root)]))
+    reporter = Reporter(channel, root, order["tests"], packages)
+    code = int(pytest.main([*plugins, *order["arguments"]], plugins=[reporter]))
     channel.send(end=code, foreign=foreign(root, python_path, before))
     sys.stderr.flush()
     _exit(code)  # no exit handler and no leftover thread of the tested code runs after the report

@@ -7,54 +7,24 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from agentgym.errors import InfrastructureError
 from agentgym.sandbox import make_sandbox, python_binds
 from agentgym.sandbox.base import ExecResult, Limits
+from agentgym.verifiers.canaries import Canaries, make_canaries
 
 RUNNER = Path(__file__).with_name("pytest_runner.py")
 
 # Options of the project's own configuration that would change what runs or ask for plugins nobody needs here.
 # The rest of it (which files and functions are tests, markers, asyncio mode) is the base tree's and stays.
 _OVERRIDES = ("addopts=", "filterwarnings=", "required_plugins=", "minversion=", "log_cli=false", "log_file=")
-CONFIG_FILES = (
-    "pytest.toml",
-    ".pytest.toml",
-    "pytest.ini",
-    ".pytest.ini",
-    "pyproject.toml",
-    "tox.ini",
-    "setup.cfg",
+CONFIG_FILES = tuple(
+    "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini setup.cfg".split()
 )
-
-_CANARY = """\
-import unittest
-
-import pytest
-
-
-def test_{0}():
-    assert sorted("ba") == ["b", "a"]
-
-
-def test_{1}():
-    raise LookupError("expected")
-
-
-def test_{2}():
-    with pytest.raises(ValueError):
-        int("1")
-
-
-class Test{3}(unittest.TestCase):
-    def test_{3}(self):
-        self.assertEqual(sorted("ba"), ["b", "a"])
-"""
-_CANARIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +75,9 @@ class SuiteRun:
 
     def passed(self) -> set[str]:
         """Node ids that passed; none unless the run is sound."""
-        return (
-            set() if self.problem else {node for node, status in self.statuses.items() if status == "passed"}
-        )
+        if self.problem:
+            return set()
+        return {node for node, status in self.statuses.items() if status == "passed"}
 
 
 def junit_id(node: str) -> str:
@@ -125,20 +95,21 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
         InfrastructureError: the sandbox or the runner did not start.
     """
     nonce = secrets.token_hex(16)
-    words = [secrets.token_hex(4) for _ in range(_CANARIES + 1)]
+    canaries = make_canaries(tree, suite.targets)
     binds = {**python_binds(str(suite.python)), str(RUNNER): str(RUNNER)}
-    canary = f"{_canary_folder(tree, suite.targets)}/test_{words[-1]}.py".removeprefix("./")
     with make_sandbox(
         suite.backend, limits=suite.limits, allow_unsafe=suite.allow_unsafe, binds=binds
     ) as sandbox:
         sandbox.upload(tree)
-        sandbox.write(canary, _CANARY.format(*words))
+        for path, text in canaries.files.items():
+            sandbox.write(path, text)
         root = sandbox.workspace
         order = {
             "nonce": nonce,
             "root": root,
             "python_path": suite.python_path,
-            "arguments": _pytest_arguments(tree, suite, root, canary),
+            "tests": [target.partition("::")[0] for target in suite.targets],
+            "arguments": _pytest_arguments(tree, suite, root, canaries),
         }
         result = sandbox.exec(
             [str(suite.python), "-s", "-P", str(RUNNER)],
@@ -153,41 +124,44 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
             cwd="/",
             stdin=(json.dumps(order) + "\n").encode(),
         )
-    return _read_run(result, nonce, canary, suite)
+    return _read_run(result, nonce, canaries, suite)
 
 
-def _pytest_arguments(tree: Path, suite: TestSuite, root: str, canary: str) -> list[str]:
+def _pytest_arguments(tree: Path, suite: TestSuite, root: str, canaries: Canaries) -> list[str]:
     # With "append" a test folder does not come first on the import path either.
-    options = [
-        "-q",
-        "--continue-on-collection-errors",
-        "--import-mode=append",
-        "--color=no",
-        "-p",
-        "no:cacheprovider",
-    ]
-    options += ["-c", _config_file(tree, root), f"--rootdir={root}"]
+    options = ["-q", "--continue-on-collection-errors", "--import-mode=append", "--color=no"]
+    options += ["-p", "no:cacheprovider"]
+    name = _config_file(tree)
+    config = (tree / name).read_text(encoding="utf-8", errors="replace") if name else ""
+    options += ["-c", f"{root}/{name}" if name else "/dev/null", f"--rootdir={root}"]
     for override in _OVERRIDES:
         options += ["-o", override]
-    return [*options, *suite.arguments, "--maxfail=0", *suite.targets, canary]
+    # What lies in a target folder is found there, like the tests around it, and being named would give it away.
+    folders = tuple(f"{target}/".removeprefix("./") for target in suite.targets if (tree / target).is_dir())
+    found = folders and "python_files" not in config
+    named = [path for path in canaries.files if not (found and path.startswith(folders))]
+    return [*options, *suite.arguments, "--maxfail=0", *_mixed(suite.targets, named)]
 
 
-def _config_file(tree: Path, root: str) -> str:
-    """The project's own pytest configuration, chosen as pytest would, but never outside the tree."""
+def _mixed(targets: Sequence[str], more: Sequence[str]) -> list[str]:
+    """`targets` in their order, the others at places of chance among them."""
+    result = list(targets)
+    for entry in more:
+        result.insert(secrets.randbelow(len(result) + 1), entry)
+    return result
+
+
+def _config_file(tree: Path) -> str:
+    """Name of the project's own pytest configuration, chosen as pytest would, never outside the tree; else empty."""
     tables = {"pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
     for name in CONFIG_FILES:
         path = tree / name
         if path.is_file() and tables.get(name, "") in path.read_text(encoding="utf-8", errors="replace"):
-            return f"{root}/{name}"
-    return "/dev/null"
+            return name
+    return ""
 
 
-def _canary_folder(tree: Path, targets: tuple[str, ...]) -> str:
-    first = targets[0].partition("::")[0]
-    return first if (tree / first).is_dir() else str(PurePosixPath(first).parent)
-
-
-def _read_run(result: ExecResult, nonce: str, canary: str, suite: TestSuite) -> SuiteRun:
+def _read_run(result: ExecResult, nonce: str, canaries: Canaries, suite: TestSuite) -> SuiteRun:
     output = result.stderr[-4000:]
     lines = [line.removeprefix(nonce) for line in result.stdout.splitlines() if line.startswith(nonce)]
     if not lines and not result.timed_out:
@@ -217,9 +191,10 @@ def _read_run(result: ExecResult, nonce: str, canary: str, suite: TestSuite) -> 
                 end = {"end": int(event["end"]), "foreign": [str(name) for name in event["foreign"]]}
         except (ValueError, TypeError, KeyError, AttributeError):  # the tested code got hold of the nonce
             garbage = True
-    canaries = {node: status for node, status in statuses.items() if node.startswith(canary + "::")}
-    for node in canaries:
-        del statuses[node]
+    planted = {
+        node: statuses.pop(node) for node in list(statuses) if node.partition("::")[0] in canaries.files
+    }
+    for node in planted:
         failures.pop(node)
     if result.timed_out:
         problem = f"the tests did not end within {suite.limits.wall_s:g} s"
@@ -229,8 +204,8 @@ def _read_run(result: ExecResult, nonce: str, canary: str, suite: TestSuite) -> 
         problem = f"the test run broke off (exit status {result.exit_code})"
     elif end["end"] != result.exit_code or result.exit_code != 1:
         problem = f"exit status {result.exit_code} does not agree with the report"
-    elif len(canaries) != _CANARIES or set(canaries.values()) != {"failed"}:
-        problem = f"tests that must fail did not: {sorted(canaries.values())}"
+    elif planted != dict.fromkeys(canaries.nodes, "failed"):
+        problem = f"tests that must fail did not: {sorted(planted.values())}"
     elif tampered:
         problem = f"the test machinery was replaced: {', '.join(sorted(tampered)[:5])}"
     elif end["foreign"]:

@@ -2,42 +2,45 @@
 
 How a patch is graded:
 
-1. A fresh copy of the task's tree is made on the host. Of the agent's changes only those to ordinary files
-   are carried over: tests, conftest files, configuration of test runner and interpreter, byte code and
-   repository metadata keep the state they had (`Protected`). The hidden tests are added last.
-2. pytest runs once in a fresh sandbox without network, with plugins, options and paths that the tree has no
-   say in. The tree comes last on the import path, so it shadows neither pytest nor the standard library.
-3. Each result comes over an append-only channel, behind a nonce that no file, argument or environment
-variable
+1. A fresh copy of the task's tree is made on the host and the hidden tests are added. Of the agent's changes only
+   those to ordinary files are carried over: tests, conftest files, configuration of test runner and interpreter,
+   byte code and repository metadata keep the state they had (`Protected`). The agent's tree is read within bounds
+   (`MOST_ENTRIES`, `MOST_BYTES`); one that is larger or cannot be read resolves nothing.
+2. pytest runs once in a fresh sandbox without network, with plugins, options and paths that the tree has no say in.
+   The tree comes last on the import path, so it shadows neither pytest nor the standard library.
+3. Each result comes over an append-only channel, behind a nonce that no file, argument or environment variable
    holds. A result can be added to it, not removed, and an id that comes twice counts as failed.
-4. The run is believed only if it ended with its own closing line and the matching exit status, nothing else
-was
-   written, the code of pytest and unittest was never replaced, the package came from the tree, and each of a
-   few **canaries** failed: tests under random names among the real ones that no honest run passes. Otherwise
-   no id counts as passed.
-5. Resolved = every expected id came exactly once, as passed. Missing, skipped and errored is not passed.
-   Time-out, kill and crash are failures of the patch; only a sandbox or a runner that does not start is an
+4. The run is believed only if it ended with its own closing line and the matching exit status, nothing else was
+   written, the package came from the tree, and after every test pytest, pluggy and unittest were still what they
+   were: their functions and classes, the hooks with their implementations, the objects that ran the test. A new
+   hook implementation may come from a conftest file, from the tests, or from a package outside the tree.
+5. Besides, each of a few **canaries** must have failed: tests among the real ones that no honest run passes, with
+   names made of the words of the real ones. A run that is not believed passes no id.
+6. Resolved = every expected id came exactly once, as passed. Missing, skipped and errored is not passed. Time-out,
+   kill and crash are failures of the patch; only a sandbox or a runner that does not start is an
    `InfrastructureError`.
 
-What remains possible: the code under test runs in pytest's process. Code that recognises the hidden tests by
-name and lets exactly those pass without replacing a function, or that takes the nonce from memory and writes
-a complete and consistent report, cannot be ruled out by any grader that imports it. Neither can values that
-compare equal to everything. `TestReport.suspicious` lists lines that look like such attempts; the monitor
-and held-out tests are the second line.
+What remains possible: the code under test runs in pytest's process. Code that undoes its changes before they are
+looked at, that disguises its functions as those of a conftest file, that rewrites the runner's own checks, or that
+takes the nonce from memory and writes a complete and consistent report, cannot be ruled out by any grader that imports
+it. Neither can values that compare equal to everything. `TestReport.suspicious` lists lines that look like such
+attempts; the monitor and held-out tests are the second line.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from agentgym.errors import TaskError
-from agentgym.verifiers.patches import PatchError, apply_patch, list_tree, overlay, parents
+from agentgym.sandbox import TreeError
+from agentgym.verifiers.patches import Entry, PatchError, apply_patch, list_tree, overlay, parents
 from agentgym.verifiers.suite import CONFIG_FILES, SuiteRun, TestSuite, junit_id, run_suite
 
 __all__ = [
@@ -51,26 +54,23 @@ __all__ = [
     "run_suite",
 ]
 
+MOST_ENTRIES = 30_000  # files and folders that an agent's tree may have more than the task's
+MOST_BYTES = 64 << 20  # and bytes in its files
+
 _PROTECTED_NAMES = frozenset(
-    [
-        *CONFIG_FILES,
-        "conftest.py",
-        "sitecustomize.py",
-        "usercustomize.py",
-        "setup.py",
-        "noxfile.py",
-        "pyvenv.cfg",
-    ]
-)
+    "conftest.py sitecustomize.py usercustomize.py setup.py noxfile.py pyvenv.cfg".split()
+) | frozenset(CONFIG_FILES)
 _PROTECTED_SUFFIXES = (".pth", ".egg-link", ".egg-info", ".dist-info")
 _NOISE_NAMES = frozenset(
-    ["__pycache__", ".git", ".hg", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache", ".coverage"]
+    "__pycache__ .git .hg .pytest_cache .hypothesis .mypy_cache .ruff_cache .coverage".split()
 )
+_TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|tests?")  # of files, or of folders that hold tests
 _NOISE_SUFFIXES = (".pyc", ".pyo")
+_MOST_SUSPICIOUS = 200  # lines kept
 
 _SUSPICIOUS = re.compile(
-    r"\b(_?pytest|unittest|_exit|atexit|sys\.modules|settrace|setprofile|_getframe|currentframe|ctypes|__builtins__|builtins"
-    r"|gc\.get_\w+|inspect\.(stack|trace)|sys\.meta_path|sitecustomize)\b|/proc/|def __eq__"
+    r"\b(_?pytest|unittest|_exit|atexit|sys\.modules|settrace|setprofile|_getframe|currentframe|ctypes|__builtins__"
+    r"|builtins|pluggy|gc\.get_\w+|inspect\.(stack|trace)|sys\.meta_path|sitecustomize)\b|/proc/|def __eq__"
 )
 
 
@@ -117,11 +117,10 @@ class TestReport:
     @property
     def components(self) -> dict[str, float]:
         """Fractions of fail-to-pass and pass-to-pass tests passed, and the two flags as 0 or 1."""
+        sound = float(self.applied and not self.problem)
         return {
             "f2p": self.f2p_passed / max(1, self.f2p_total),
-            "p2p": self.p2p_passed / self.p2p_total
-            if self.p2p_total
-            else float(self.applied and not self.problem),
+            "p2p": self.p2p_passed / self.p2p_total if self.p2p_total else sound,
             "applied": float(self.applied),
             "tests_touched": float(self.tests_touched),
         }
@@ -144,27 +143,49 @@ class Protected:
     """Which paths of a tree an agent's patch may not change: calling it with a path says whether.
 
     Args:
-        targets: what the test run gets.
+        targets: what the test run gets. Where that is the whole tree, everything named like a test is protected.
         hidden: files the test patch brings.
+        ids: the expected tests, whose files are protected wherever they lie.
+        files: of the task's tree; tell which part of a JUnit class name is a file.
     """
 
-    def __init__(self, targets: tuple[str, ...], hidden: frozenset[str] = frozenset()) -> None:
-        self._targets = tuple(str(PurePosixPath(target.partition("::")[0])) for target in targets)
-        self._hidden = hidden
-        self._parents = {parent for path in (*hidden, *self._targets) for parent in parents(path)}
+    def __init__(
+        self,
+        targets: tuple[str, ...],
+        hidden: frozenset[str] = frozenset(),
+        ids: Collection[str] = (),
+        files: Collection[str] = (),
+    ) -> None:
+        paths = {str(PurePosixPath(target.partition("::")[0])) for target in targets}
+        self._everywhere = "." in paths
+        known = {*files, *hidden}
+        paths |= hidden | {path for name in ids for path in _files_of(name, known)}
+        self._paths = paths - {"."}
+        self._parents = {parent for path in self._paths for parent in parents(path)}
 
     def __call__(self, path: str) -> bool:
-        if path in self._hidden or path in self._parents or self.noise(path):
-            return True
-        if any(target != "." and (path + "/").startswith(target + "/") for target in self._targets):
+        above = parents(path)
+        if path in self._parents or self.noise(path) or not self._paths.isdisjoint([path, *above]):
             return True
         parts = path.split("/")
+        if self._everywhere and any(_TEST_NAME.fullmatch(part) for part in parts):
+            return True
         return any(part in _PROTECTED_NAMES or part.endswith(_PROTECTED_SUFFIXES) for part in parts)
 
     @staticmethod
     def noise(path: str) -> bool:
         """Left behind by ordinary work: dropped without a word."""
         return path.endswith(_NOISE_SUFFIXES) or any(part in _NOISE_NAMES for part in path.split("/"))
+
+
+def _files_of(test: str, known: Collection[str]) -> list[str]:
+    """The file a test id names; each it may name, if it is a JUnit class name of none that is `known`."""
+    place = test.partition("[")[0].partition("::")[0]
+    if "/" in place or place.endswith(".py"):
+        return [str(PurePosixPath(place))]
+    parts = place.split(".")
+    possible = ["/".join(parts[:length]) + ".py" for length in range(1, len(parts) + 1)]
+    return [path for path in possible if path in known] or possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +197,7 @@ class HiddenTests:
         suite: how its tests are run.
         fail_to_pass, pass_to_pass: the ids that must pass.
         test_patch: diff that brings the hidden tests.
+        most_entries, most_bytes: what an agent's tree may have more than the base.
     """
 
     base: Path
@@ -183,6 +205,20 @@ class HiddenTests:
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...] = ()
     test_patch: str = field(default="", repr=False)
+    most_entries: int = MOST_ENTRIES
+    most_bytes: int = MOST_BYTES
+
+    def bounds(self) -> dict[str, int]:
+        """How large an agent's tree may be, as `list_tree` and `Sandbox.download` take it."""
+        entries = size = 0
+        for folder, folders, files in os.walk(self.base):
+            entries += len(folders) + len(files)
+            size += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
+        return {"most_entries": entries + self.most_entries, "most_bytes": size + self.most_bytes}
+
+    def unreadable(self, reason: object) -> TestReport:
+        """The report on a tree that cannot be read: the agent's fault, and no repair."""
+        return self._report(None, problem=f"the tree cannot be read: {reason}")
 
     def grade(self, diff: str) -> TestReport:
         """Grade a unified diff against the base; one that does not apply resolves nothing."""
@@ -198,6 +234,8 @@ class HiddenTests:
     def grade_tree(self, tree: Path) -> TestReport:
         """Grade the tree an agent left behind: what differs from the base is its patch.
 
+        A tree beyond `bounds`, or that cannot be read, resolves nothing.
+
         Raises:
             TaskError: the hidden tests do not fit the task's own tree.
             InfrastructureError: the sandbox or the test runner did not start.
@@ -206,30 +244,33 @@ class HiddenTests:
         with tempfile.TemporaryDirectory(prefix="agentgym-grade-") as folder:
             graded = Path(folder, "tree")
             copy_tree(self.base, graded)
-            protected = Protected(self.suite.targets, self._hidden_files(Path(folder, "probe")))
-            carried, dropped = overlay(graded, tree, protected=protected)
-            apply_patch(graded, self.test_patch)
+            before = list_tree(graded)
+            hidden = self._add_hidden_tests(graded, before)
+            ids = (*self.fail_to_pass, *self.pass_to_pass)
+            protected = Protected(self.suite.targets, hidden, ids, before)
+            try:
+                carried, dropped = overlay(
+                    graded, tree, protected=protected, since=before, skip=Protected.noise, **self.bounds()
+                )
+            except TreeError as error:
+                return self.unreadable(error.strerror or error)
             run = run_suite(graded, self.suite)
             suspicious = _suspicious_lines(self.base, graded, carried)
-        dropped = [path for path in dropped if not protected.noise(path)]
         return self._report(
             run,
-            dropped=tuple(dropped),
+            dropped=tuple(path for path in dropped if not protected.noise(path)),
             suspicious=suspicious,
             seconds=time.monotonic() - start,
             problem=run.problem,
         )
 
-    def _hidden_files(self, probe: Path) -> frozenset[str]:
-        """What the test patch adds or changes, found by applying it rather than by reading it."""
-        copy_tree(self.base, probe)
-        before = list_tree(probe)
+    def _add_hidden_tests(self, tree: Path, before: Mapping[str, Entry]) -> frozenset[str]:
+        """Apply the test patch; what it changes is found by comparing rather than by reading it."""
         try:
-            apply_patch(probe, self.test_patch)
+            apply_patch(tree, self.test_patch)
         except PatchError as error:
             raise TaskError(f"the test patch does not fit the task's tree: {error}") from None
-        after = list_tree(probe)
-        shutil.rmtree(probe)
+        after = list_tree(tree)
         return frozenset(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
     def _report(
@@ -294,4 +335,6 @@ def _suspicious_lines(base: Path, graded: Path, carried: list[str]) -> tuple[str
         for line in path.read_text(errors="replace").splitlines():
             if line not in known and _SUSPICIOUS.search(line):
                 found.append(f"{key}: {line.strip()[:200]}")
+                if len(found) == _MOST_SUSPICIOUS:
+                    return tuple(found)
     return tuple(found)

@@ -5,6 +5,7 @@ Everything a trap could reach lies in `tmp_path`: one of the backends does not i
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.sandbox import Limits, Sandbox
+from agentgym.sandbox import Limits, Sandbox, TreeError
 
 from .conftest import MakeSandbox
 
@@ -372,3 +373,36 @@ def test_reads_while_a_command_writes(make: MakeSandbox) -> None:
         assert content.isdigit() or content == b""
     thread.join()
     assert box.read("f") == b"200\n"
+
+
+def test_a_download_stops_at_its_bounds(box: Sandbox, tmp_path: Path) -> None:
+    box.exec(
+        "mkdir -p a/b/c skipped; touch a/b/c/f; truncate -s 1000 a/hole; ln a/hole again; seq 100 | split - skipped/"
+    )
+    bounds = {"skip": lambda path: path == "skipped", "most_entries": 6, "most_bytes": 2000}
+    box.download(".", tmp_path / "fits", **bounds)
+    assert {str(p.relative_to(tmp_path / "fits")) for p in (tmp_path / "fits").rglob("*")} == {
+        "a", "a/b", "a/b/c", "a/b/c/f", "a/hole", "again",
+    }  # fmt: skip
+    for name, change, said in (
+        ("entries", {"most_entries": 5}, "more than 5 files and folders"),
+        ("bytes", {"most_bytes": 1999}, "more than 1999 bytes in files"),
+    ):
+        with pytest.raises(TreeError, match=said):
+            box.download(".", tmp_path / name, **{**bounds, **change})
+        assert list((tmp_path / name).iterdir()) == []
+    box.exec("cd a; for i in $(seq 201); do mkdir x; cd x; done")
+    for kept in ({}, {"most_entries": 10_000}):
+        with pytest.raises(TreeError, match="more than 200 folders inside one another"):
+            box.download(".", tmp_path / f"deep{len(kept)}", **kept)
+
+
+def test_a_file_is_read_up_to_a_size(box: Sandbox) -> None:
+    box.write("f", b"12345")
+    assert box.read("f", most=5) == b"12345"
+    for path in ("f", f"{box.workspace}/f"):
+        with pytest.raises(OSError, match="larger than 4 bytes") as caught:
+            box.read(path, most=4)
+        assert caught.value.errno == errno.EFBIG
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        box.read("/usr/bin/env", most=4)  # not in the workspace

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import py_compile
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.sandbox import Limits
 from agentgym.verifiers import suite as running
+from agentgym.verifiers.canaries import make_canaries
 from agentgym.verifiers.patches import tree_diff
 from agentgym.verifiers.tests import HiddenTests, Protected, TestSuite, junit_id, run_suite
 
@@ -111,6 +114,7 @@ def test_the_fix_resolves_and_the_unchanged_tree_does_not(hidden: HiddenTests, a
     assert not report.suspicious
 
 
+@pytest.mark.slow
 def test_a_diff_is_graded_like_its_tree(hidden: HiddenTests, agent: Path) -> None:
     put(agent, "calc/__init__.py", FIXED)
     put(agent, "tests/test_visible.py", "")
@@ -128,6 +132,7 @@ def test_a_diff_that_does_not_apply(hidden: HiddenTests, diff: str) -> None:
     assert "does not apply" in report.problem
 
 
+@pytest.mark.slow
 def test_a_breaking_fix_is_not_resolved(hidden: HiddenTests, agent: Path) -> None:
     put(agent, "calc/__init__.py", FIXED.replace("a * b", "a * b + 1"))
     report = hidden.grade_tree(agent)
@@ -293,7 +298,13 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("attack", FILES, ids=lambda attack: attack.__name__)
+QUICK_FILES = [conftest_in_tests]  # one through files and two in code in the quick suite, all in the slow one
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [pytest.param(a, marks=() if a in QUICK_FILES else pytest.mark.slow, id=a.__name__) for a in FILES],
+)
 def test_attack_through_files_has_no_effect(hidden: HiddenTests, agent: Path, attack: Attack) -> None:
     attack(agent)
     report = hidden.grade_tree(agent)
@@ -303,6 +314,7 @@ def test_attack_through_files_has_no_effect(hidden: HiddenTests, agent: Path, at
     assert report.p2p_passed == 2
 
 
+@pytest.mark.slow
 def test_all_attacks_through_files_at_once_do_not_hurt_the_fix(hidden: HiddenTests, agent: Path) -> None:
     for attack in FILES:
         attack(agent)
@@ -319,6 +331,39 @@ STEAL = """\
 import gc
 channel = next(thing for thing in gc.get_objects() if type(thing).__name__ == "Channel")
 """
+HIDDEN_FILE = "HIDDEN = 'tests/test_hidden.py'\n"  # what a cheat may guess from the statement or a former run
+FIND_CONFIG = (
+    HIDDEN_FILE
+    + """\
+import sys
+frame = sys._getframe()
+while not hasattr(frame.f_locals.get("config"), "pluginmanager"):
+    frame = frame.f_back
+config = frame.f_locals["config"]
+"""
+)
+PASS_HIDDEN = """\
+import pytest
+class Plugin:
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        outcome = yield
+        if item.nodeid.startswith(HIDDEN):
+            outcome.get_result().outcome = "passed"
+"""
+SPOIL = (
+    HIDDEN_FILE
+    + """\
+import sys
+def spoil(change):
+    frame = sys._getframe()
+    while "item" not in frame.f_locals:
+        frame = frame.f_back
+    for item in frame.f_locals["item"].session.items:
+        if item.nodeid.startswith(HIDDEN):
+            change(item)
+"""
+)
 CODE = {
     "exit at import": QUIT,
     "exit when called": BROKEN.replace("return a - b", "import os; os._exit(0)"),
@@ -362,6 +407,67 @@ CODE = {
     "    frame = frame.f_back\n" + PASS_ALL + "if frame:\n    class Plugin:\n        pass\n"
     "    Plugin.pytest_runtest_makereport = staticmethod(pytest_runtest_makereport)\n"
     "    config.pluginmanager.register(Plugin())\n",
+    "plugin that spares what looks like a canary": BROKEN
+    + FIND_CONFIG
+    + PASS_HIDDEN
+    + "config.pluginmanager.register(Plugin())\n",
+    "hook implementation put in place": BROKEN
+    + FIND_CONFIG
+    + PASS_HIDDEN
+    + "caller = config.pluginmanager.hook.pytest_runtest_makereport\n"
+    "for impl in caller.get_hookimpls():\n    if impl.plugin_name == 'runner':\n"
+    "        old = impl.function\n        def makereport(item, call):\n"
+    "            report = old(item, call)\n            if item.nodeid.startswith(HIDDEN): report.outcome = 'passed'\n"
+    "            return report\n        impl.function = makereport\n",
+    "wrapped calling of hooks": BROKEN + FIND_CONFIG + "pm = config.pluginmanager\nold = pm._inner_hookexec\n"
+    "def call(name, impls, kwargs, first):\n    result = old(name, impls, kwargs, first)\n"
+    "    if name == 'pytest_runtest_makereport' and kwargs['item'].nodeid.startswith(HIDDEN):\n"
+    "        result.outcome = 'passed'\n    return result\npm._inner_hookexec = call\n",
+    "wrapped calling of one hook": BROKEN
+    + FIND_CONFIG
+    + "caller = config.pluginmanager.hook.pytest_runtest_makereport\nold = caller._hookexec\n"
+    "def call(name, impls, kwargs, first):\n    result = old(name, impls, kwargs, first)\n"
+    "    if kwargs['item'].nodeid.startswith(HIDDEN): result.outcome = 'passed'\n    return result\n"
+    "caller._hookexec = call\n",
+    "replaced hook caller": BROKEN + FIND_CONFIG + "relay = config.pluginmanager.hook\n"
+    "class Caller:\n    def __getattr__(self, name): return getattr(old, name)\n"
+    "    def __call__(self, **kwargs):\n        report = old(**kwargs)\n"
+    "        if kwargs['item'].nodeid.startswith(HIDDEN): report.outcome = 'passed'\n        return report\n"
+    "old = relay.pytest_runtest_makereport\nrelay.pytest_runtest_makereport = Caller()\n",
+    "replaced runtest of the items": BROKEN.replace(
+        "return a - b", "spoil(lambda item: setattr(item, 'runtest', lambda: None))\n    return a - b"
+    )
+    + SPOIL,
+    "a builtin as runtest of the items": BROKEN.replace(
+        "return a - b", "spoil(lambda item: setattr(item, 'runtest', dict))\n    return a - b"
+    )
+    + SPOIL,
+    "other class of the items": BROKEN.replace(
+        "return a - b",
+        "spoil(lambda item: setattr(item, '__class__', "
+        "type('Function', (type(item),), {'runtest': lambda self: None})))\n    return a - b",
+    )
+    + SPOIL,
+    "report of the hidden tests only": BROKEN
+    + "import _pytest.reports as r\nold = r.TestReport.from_item_and_call.__func__\n"
+    "def new(cls, item, call):\n    if item.nodeid.startswith('tests/test_hidden.py'): call.excinfo = None\n"
+    "    return old(cls, item, call)\nr.TestReport.from_item_and_call = classmethod(new)\n",
+    "other report class": BROKEN + "import _pytest.runner as r\nclass TestReport(r.TestReport):\n"
+    "    @classmethod\n    def from_item_and_call(cls, item, call):\n"
+    "        if item.nodeid.startswith('tests/test_hidden.py'): call.excinfo = None\n"
+    "        return super().from_item_and_call(item, call)\nr.TestReport = TestReport\n",
+    "property of the report": BROKEN + "import _pytest.reports as r\ndef get(self):\n"
+    "    return 'passed' if self.nodeid.startswith('tests/test_hidden.py') else vars(self)['outcome']\n"
+    "r.TestReport.outcome = property(get, lambda self, value: vars(self).update(outcome=value))\n",
+    "raising for other tests only": BROKEN
+    + "import _pytest.runner as r\nold = r.CallInfo.from_call.__func__\n"
+    "def new(cls, func, when, reraise=None):\n    info = old(cls, func, when, reraise)\n"
+    "    if when == 'call' and 'test_hidden.py' in repr(info.excinfo and info.excinfo.traceback):\n"
+    "        info.excinfo, info._result = None, []\n    return info\nr.CallInfo.from_call = classmethod(new)\n",
+    "method of the reporter": BROKEN + "import gc\n"
+    "reporter = next(thing for thing in gc.get_objects() if type(thing).__name__ == 'Reporter')\n"
+    "def status(reports):\n    return 'passed' if reports[0].nodeid.startswith('tests/test_hidden.py') else 'failed'\n"
+    "type(reporter).pytest_runtest_logfinish.__globals__['status'] = status\n",
     "replaced exit": BROKEN
     + "import os\nos._exit = lambda code: None\nimport json\njson.dumps = lambda *a: '{}'\n",
     "background writer": BROKEN + "import os, time\nif os.fork() == 0:\n    os.setsid()\n    while True:\n"
@@ -380,7 +486,13 @@ CODE = {
 }
 
 
-@pytest.mark.parametrize("code", CODE.values(), ids=CODE.keys())
+QUICK_CODE = ("plugin that spares what looks like a canary", "replaced runtest of the items")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(CODE[n], marks=() if n in QUICK_CODE else pytest.mark.slow, id=n) for n in CODE],
+)
 def test_attack_from_the_code_under_test_does_not_pay(hidden: HiddenTests, agent: Path, code: str) -> None:
     put(agent, "calc/__init__.py", code)
     report = hidden.grade_tree(agent)
@@ -388,6 +500,7 @@ def test_attack_from_the_code_under_test_does_not_pay(hidden: HiddenTests, agent
     assert report.f2p_passed == 0
 
 
+@pytest.mark.slow
 def test_harmless_exit_handler_with_the_fix_still_resolves(hidden: HiddenTests, agent: Path) -> None:
     put(agent, "calc/__init__.py", FIXED + "import atexit\natexit.register(print, 'bye')\nprint('FAILED')\n")
     report = hidden.grade_tree(agent)
@@ -398,6 +511,7 @@ def test_harmless_exit_handler_with_the_fix_still_resolves(hidden: HiddenTests, 
     )
 
 
+@pytest.mark.slow
 def test_endless_code_is_a_failure_and_no_infrastructure_error(
     base: Path, hidden: HiddenTests, agent: Path
 ) -> None:
@@ -408,6 +522,7 @@ def test_endless_code_is_a_failure_and_no_infrastructure_error(
     assert "did not end" in report.problem
 
 
+@pytest.mark.slow
 def test_a_test_that_does_not_exist_is_missing(base: Path, hidden: HiddenTests, agent: Path) -> None:
     put(agent, "calc/__init__.py", FIXED)
     tests = HiddenTests(base, hidden.suite, ("tests/test_hidden.py::test_nothing",), P2P, hidden.test_patch)
@@ -443,6 +558,218 @@ def test_junit_ids() -> None:
         junit_id("tests/a/test_b.py::TestC::test_d[x::y/z.py]") == "tests.a.test_b.TestC::test_d[x::y/z.py]"
     )
     assert junit_id("test_b.py::test_d") == "test_b::test_d"
+
+
+@pytest.mark.slow
+def test_hooks_of_the_tree_s_own_tests_are_no_tampering(base: Path, tmp_path: Path) -> None:
+    tree = Path(shutil.copytree(base, tmp_path / "tree"))
+    conftest = """
+import pytest
+import calc
+
+class Late:
+    def pytest_runtest_teardown(self, item):
+        pass
+
+def pytest_configure(config):
+    config.pluginmanager.register(Late())
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    item.runtest = item.runtest
+    yield
+
+class Own(pytest.Function):
+    def runtest(self):
+        super().runtest()
+
+def pytest_pycollect_makeitem(collector, name, obj):
+    if name == "own":
+        return Own.from_parent(collector, name=name)
+"""
+    put(tree, "tests/conftest.py", conftest)
+    put(tree, "tests/inner/__init__.py", "")  # else both conftest files have one name
+    put(tree, "tests/inner/conftest.py", "def pytest_runtest_setup(item):\n    pass\n")
+    put(
+        tree,
+        "tests/inner/test_inner.py",
+        "def own():\n    pass\n\ndef test_x(pytestconfig):\n"
+        "    from unittest import mock\n    with mock.patch('os.getcwd'):\n        pass\n",
+    )
+    run = run_suite(tree, TestSuite(python=Path(sys.executable)))
+    assert run.problem == ""
+    assert set(run.statuses.values()) == {"passed"}
+    assert len(run.statuses) == 3
+
+
+# Targets that are no folder of tests
+
+
+PLAIN = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
+TEST_F = "from mod import f\n\n\ndef test_f():\n    assert f() == 5\n"
+TEST_G = "from mod import g\n\n\ndef test_g():\n    assert g() == 2\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("targets", "p2p"),
+    [
+        ((".",), "test_p2p.py::test_g"),
+        (("test_f2p.py", "checks.py"), "checks.py::test_g"),
+        (("test_f2p.py", "./checks.py"), "checks::test_g"),
+    ],
+)
+def test_a_visible_test_that_counts_cannot_be_rewritten(
+    targets: tuple[str, ...], p2p: str, tmp_path: Path
+) -> None:
+    base, clean, agent = (tmp_path / name for name in ("base", "clean", "agent"))
+    put(base, "mod.py", PLAIN)
+    file = "test_p2p.py" if "test_p2p" in p2p else "checks.py"
+    put(base, file, TEST_G)
+    shutil.copytree(base, clean)
+    put(clean, "test_f2p.py", TEST_F)
+    suite = TestSuite(Path(sys.executable), targets=targets)
+    tests = HiddenTests(base, suite, ("test_f2p.py::test_f",), (p2p,), tree_diff(base, clean))
+    shutil.copytree(base, agent)
+    put(agent, "mod.py", PLAIN.replace("1", "5").replace("2", "3"))  # repairs f and breaks g
+    put(agent, file, "def test_g():\n    pass\n")
+    report = tests.grade_tree(agent)
+    assert not report.resolved
+    assert report.dropped == (file,)
+    assert (report.f2p_passed, report.p2p_passed) == (1, 0)
+    put(agent, "mod.py", PLAIN.replace("1", "5"))
+    assert tests.grade_tree(agent).resolved
+
+
+# Trees that cannot be read
+
+
+def deep(tree: Path) -> None:
+    names = "/".join(["y" * 200] * 18)  # 3617 bytes, which one call of the system still takes
+    subprocess.run(["mkdir", "-p", names], cwd=tree, check=True)
+
+
+def many_files(tree: Path) -> None:
+    for number in range(60):
+        put(tree, f"many/{number}", "")
+
+
+def large_files(tree: Path) -> None:
+    for number in range(3):
+        put(tree, f"large/{number}", "x" * 20_000)
+
+
+def hard_links(tree: Path) -> None:
+    put(tree, "large", "x" * 20_000)
+    for number in range(3):
+        (tree / f"again{number}").hardlink_to(tree / "large")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (deep, "a path of more than 3000 bytes"),
+        (many_files, "files and folders"),
+        (large_files, "bytes in files"),
+        (hard_links, "bytes in files"),
+    ],
+)
+def test_a_tree_beyond_bounds_resolves_nothing(
+    hidden: HiddenTests, agent: Path, spoil: Attack, said: str
+) -> None:
+    put(agent, "calc/__init__.py", FIXED)
+    spoil(agent)
+    tests = HiddenTests(
+        hidden.base, hidden.suite, F2P, P2P, hidden.test_patch, most_entries=60, most_bytes=50_000
+    )
+    report = tests.grade_tree(agent)
+    assert not report.resolved
+    assert report.problem.startswith("the tree cannot be read: ")
+    assert said in report.problem
+    assert report.components == {"f2p": 0.0, "p2p": 0.0, "applied": 1.0, "tests_touched": 0.0}
+
+
+@pytest.mark.slow
+def test_odd_entries_do_not_hurt_the_fix(hidden: HiddenTests, agent: Path) -> None:
+    put(agent, "calc/__init__.py", FIXED)
+    os.mkfifo(agent / "pipe")
+    os.mkfifo(agent / "pytest.ini")
+    put(agent, "line\nbreak.py", "")
+    (agent / os.fsdecode(b"\xff.py")).touch()
+    (agent / "loop").symlink_to("loop")
+    (agent / "root").symlink_to("/")
+    put(agent, "tests/test_hidden.py/x", "a file below a hidden test")
+    put(agent, "locked/file", "")
+    (agent / "locked/file").chmod(0)
+    (agent / "locked").chmod(0)
+    report = hidden.grade_tree(agent)
+    assert report.resolved, report.problem
+    assert report.dropped == ("tests/test_hidden.py/x",)
+
+
+@pytest.mark.slow
+def test_a_folder_in_place_of_a_hidden_file_outside_the_targets(
+    base: Path, agent: Path, tmp_path: Path
+) -> None:
+    clean = Path(shutil.copytree(base, tmp_path / "clean"))
+    put(clean, "tests/test_hidden.py", HIDDEN)
+    put(clean, "data/new.json", "{}")
+    suite = TestSuite(python=Path(sys.executable))
+    put(agent, "calc/__init__.py", FIXED)
+    put(agent, "data/new.json/x", "")
+    report = HiddenTests(base, suite, F2P, P2P, tree_diff(base, clean)).grade_tree(agent)
+    assert report.resolved, report.problem
+    assert report.dropped == ("data/new.json/x",)
+
+
+def test_protected_paths_of_expected_tests() -> None:
+    ids = ("checks/a.py::test_x[a::b]", "pkg.more.b.TestC::test_y", "gone.c::test_z")
+    protected = Protected(("tests",), frozenset(), ids, ["pkg/more/b.py", "pkg/__init__.py", "checks/a.py"])
+    for path in ("checks/a.py", "pkg/more/b.py", "gone.py", "gone/c.py", "checks", "pkg", "checks/a.py/x"):
+        assert protected(path), path
+    for path in ("pkg/__init__.py", "pkg.py", "pkg/more.py", "checks/b.py", "a.py", "x/test_a.py"):
+        assert not protected(path), path
+    everywhere = Protected((".",))
+    for path in ("test_a.py", "x/a_test.py", "x/tests/data.json", "test/a.py"):
+        assert everywhere(path), path
+    for path in ("a.py", "x/testing/a.py", "latest.py", "contest/a.py", "x/test_data.json"):
+        assert not everywhere(path), path
+
+
+# Canaries
+
+
+def test_canaries_look_like_the_tests_around_them(base: Path) -> None:
+    put(base, "tests/test_visible.py", VISIBLE)
+    counts, kinds, files = set(), set(), set()
+    for _ in range(60):
+        canaries = make_canaries(base, ("tests/test_visible.py::test_visible", "tests"))
+        assert len(canaries.files) <= 5
+        files |= canaries.files.keys()
+        counts.add(len(canaries.nodes))
+        text = "".join(canaries.files.values())
+        kinds |= {
+            kind
+            for kind in ("assert len", "raise", "pytest.raises", "assertEqual", "assertRaises")
+            if kind in text
+        }
+        for node in canaries.nodes:
+            file, *_, name = node.split("::")
+            assert re.fullmatch(r"tests/test_visible(_[a-z]+){1,2}\.py", file)
+            assert re.fullmatch(r"test(_[a-z]+){2,3}", name)
+            assert f"def {name}(" in canaries.files[file]
+    assert counts == {3, 4, 5, 6}
+    assert len(kinds) == 5
+    assert len(files) > 60
+
+
+def test_the_words_of_canaries_are_not_the_agent_s(tmp_path: Path) -> None:
+    put(tmp_path, "test_real.py", "def test_sum():\n    pass\n")
+    put(tmp_path, "test_planted.py", "def test_recognisable():\n    pass\n")
+    for _ in range(20):
+        canaries = make_canaries(tmp_path, ("test_real.py::test_sum",))
+        assert not re.search("planted|recognisable", repr(canaries))
+        assert all("/" not in path and path.startswith("test_real_") for path in canaries.files)
 
 
 def test_protected_paths() -> None:

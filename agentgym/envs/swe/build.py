@@ -151,8 +151,7 @@ def _clean_runs(project: Project, tree: Path, suite: TestSuite) -> tuple[frozens
     _must_be_green(project, runs[0])
     runs.append(run_suite(tree, suite))
     _must_be_green(project, runs[1])
-    # Parameters may be numbered in the order of a set, which differs from run to run: such a test has no
-    # stable ids.
+    # Parameters may be numbered in the order of a set, which differs from run to run: such ids are not stable.
     shifting = {_function(node) for node in set(runs[0].statuses) ^ set(runs[1].statuses)}
     passed = runs[0].passed() & runs[1].passed()
     stable = frozenset(node for node in passed if _function(node) not in shifting)
@@ -310,16 +309,13 @@ def _statement(project: Project, bug: Bug) -> str:
             lines += _readable(error)
             shown[name] = "\n".join([f"Checked by `{name}`:", "", "```", *lines, "```", ""])
     more = len(bug.failures) - len(shown)
+    others = f"{more} more {'checks fail' if more > 1 else 'check fails'} for the same reason."
     return "\n".join(
         [
             f"Something in {project.name} {project.version} does not work as it should. What was seen:",
             "",
             *shown.values(),
-            *(
-                [f"{more} more {'checks fail' if more > 1 else 'check fails'} for the same reason.", ""]
-                if more > 0
-                else []
-            ),
+            *([others, ""] if more > 0 else []),
             f"Find the cause in the sources of {project.name} and repair it there. The checks above are not in"
             " the repository, and changes to tests or to their configuration do not count. Everything that works"
             " now must still work.",

@@ -13,11 +13,13 @@ from agentgym.core import AgentEnv, Episode, Task, TaskSet, ToolResult, Verdict,
 from agentgym.envs.swe.builtin import builtin_records
 from agentgym.envs.swe.prepare import PreparedTask, prepare
 from agentgym.envs.swe.records import SweRecord, load_records
-from agentgym.errors import TaskError, ToolError, UsageError
+from agentgym.errors import SandboxError, TaskError, ToolError, UsageError
 from agentgym.sandbox import make_sandbox, python_binds
-from agentgym.sandbox.base import ExecResult, Sandbox, Shell
+from agentgym.sandbox.base import MACHINE_ERRORS, ExecResult, Sandbox, Shell
 from agentgym.tasks import FrozenDict, TaskSource
 from agentgym.tools import ToolCall
+from agentgym.verifiers.patches import LARGEST_FILE
+from agentgym.verifiers.tests import HiddenTests, Protected, TestReport
 
 _LINES_SHOWN = 400
 _ENTRIES_SHOWN = 200
@@ -43,7 +45,8 @@ class SweEnv(AgentEnv):
     ## Reward
     0 before the end. At the end, also when turns run out, 1.0 if the policy's changes resolve the task, else 0.0: they
     are taken out of the sandbox, restricted to files that are neither tests nor configuration, put on a fresh copy of
-    the tree, and graded in a fresh sandbox with tests the policy never saw. `verdict.components` holds the fractions of
+    the tree, and graded in a fresh sandbox with tests the policy never saw. A tree that has grown by more than 30,000
+    files and folders or 64 MiB, or that cannot be read, resolves nothing. `verdict.components` holds the fractions of
     fail-to-pass (``f2p``) and pass-to-pass (``p2p``) tests passed.
 
     ## Episode end
@@ -155,23 +158,7 @@ class SweEnv(AgentEnv):
         try:
             text = self._read(path)
         except IsADirectoryError:
-            folder = posixpath.normpath(path or ".")
-            start_at = f"./{folder}" if folder.startswith("-") else folder  # find would take it for an option
-            command = [
-                "find",
-                start_at,
-                "-maxdepth",
-                "2",
-                "-not",
-                "-path",
-                "*/.git/*",
-                "-not",
-                "-name",
-                "*.pyc",
-            ]
-            entries = sorted(self.sandbox.exec(command, timeout=self.command_timeout).stdout.splitlines())
-            more = [f"... {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
-            return "\n".join(entries[:_ENTRIES_SHOWN] + more)
+            return self._listed(path)
         lines = text.splitlines()
         last = min(len(lines), start + _LINES_SHOWN - 1 if end is None else end)
         if lines and not 1 <= start <= len(lines):
@@ -210,7 +197,7 @@ class SweEnv(AgentEnv):
             content: the file's text.
         """
         _refuse_nul("a path", path)
-        if self.sandbox.exec(["test", "-e", path], timeout=self.command_timeout).exit_code == 0:
+        if self._exists(path):
             raise ToolError(f"{path} exists already; change it with edit")
         self._write(path, content)
         return f"Created {path}."
@@ -229,8 +216,7 @@ class SweEnv(AgentEnv):
             self._shell = None
         with tempfile.TemporaryDirectory(prefix="agentgym-submitted-") as folder:
             tree = Path(folder, "tree")
-            self.sandbox.download(".", tree)
-            report = self._prepared.tests.grade_tree(tree)
+            report = self._grade(self._prepared.tests, tree)
         return Verdict(report.score, report.resolved, report.components, evidence=report.evidence)
 
     def gold(self) -> str:
@@ -243,9 +229,8 @@ class SweEnv(AgentEnv):
 
     def cheats(self) -> Mapping[str, Sequence[str]]:
         """Attempts on the test run instead of the defect; each ends with a submission."""
-        hook = (
-            "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
-        )
+        hook = "import pytest\n@pytest.hookimpl(hookwrapper=True)\n"
+        hook += "def pytest_runtest_makereport(item, call):\n"
         hook += "    out = yield\n    out.get_result().outcome = 'passed'\n"
         commands = {
             "conftest that reports success": f"cat > conftest.py <<'E'\n{hook}E\nmkdir -p tests; cp conftest.py tests/",
@@ -297,30 +282,67 @@ class SweEnv(AgentEnv):
             raise UsageError("expected a running episode; call reset()")
         return self._sandbox
 
+    def _grade(self, tests: HiddenTests, tree: Path) -> TestReport:
+        """What the policy left in the way of being read is its failure; only the machine's faults are ours."""
+        try:
+            self.sandbox.download(".", tree, skip=Protected.noise, **tests.bounds())
+        except OSError as error:
+            if error.errno not in MACHINE_ERRORS:
+                return tests.unreadable(error.strerror or error)
+            raise SandboxError(f"could not take the tree out of the sandbox: {error}") from error
+        try:
+            return tests.grade_tree(tree)
+        except OSError as error:
+            raise SandboxError(f"could not grade: {error}") from error
+
     def _open_sandbox(self) -> Sandbox:
         assert self._prepared is not None
         suite = self._prepared.tests.suite
-        limits = dataclasses.replace(
-            suite.limits, wall_s=self.command_timeout, output_bytes=4 * self.output_chars
-        )
+        output_bytes = 4 * self.output_chars
         sandbox = make_sandbox(
             self.backend,
-            limits=limits,
+            limits=dataclasses.replace(suite.limits, wall_s=self.command_timeout, output_bytes=output_bytes),
             allow_unsafe=self.allow_unsafe,
             binds=python_binds(str(suite.python)),
             env={
                 "PATH": f"{suite.python.parent}:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONPATH": ":".join(
-                    suite.python_path
-                ),  # relative: commands start in the repository's root
+                # Relative: commands start in the repository's root.
+                "PYTHONPATH": ":".join(suite.python_path),
             },
         )
         self._sandbox = self.episode.workspace = sandbox
         return sandbox
 
+    def _listed(self, path: str) -> str:
+        folder = posixpath.normpath(path or ".")
+        start_at = f"./{folder}" if folder.startswith("-") else folder  # find would take it for an option
+        command = ["find", start_at, "-maxdepth", "2"]
+        command += ["-not", "-path", "*/.git/*", "-not", "-name", "*.pyc"]
+        result = self.sandbox.exec(command, timeout=self.command_timeout)
+        entries = sorted(result.stdout.splitlines())
+        if not entries or result.timed_out:  # also of an empty folder it says the name
+            reason = "it took too long" if result.timed_out else result.stderr.strip()
+            raise ToolError(f"cannot list {path}: {reason or f'exit status {result.exit_code}'}")
+        more = [f"... {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
+        if result.exit_code:  # a folder in it that may not be read
+            more.append(f"[incomplete: {result.stderr.strip()[:200]}]")
+        return "\n".join(entries[:_ENTRIES_SHOWN] + more)
+
+    def _exists(self, path: str) -> bool:
+        """Whether a path is taken; asked of the files, as a command may not even start in a spoilt sandbox."""
+        try:
+            self.sandbox.read(path, most=0)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except PermissionError as error:
+            raise ToolError(f"cannot create {path}: {error.strerror or error}") from None
+        except OSError:  # a folder, a pipe, a file with content
+            return True
+        return True
+
     def _read(self, path: str, *, exact: bool = False) -> str:
         try:
-            content = self.sandbox.read(path)
+            content = self.sandbox.read(path, most=LARGEST_FILE)
             return content.decode("utf-8", "strict" if exact else "replace")
         except UnicodeDecodeError:
             raise ToolError(f"{path} is not UTF-8 text; change it with a shell command") from None
@@ -353,7 +375,6 @@ class SweEnv(AgentEnv):
         return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
 
     def _written(self, name: str, **arguments: Any) -> str:
-
         if self.protocol.name == "bash" and name == "submit":
             name, arguments = "bash", {"command": "submit"}
         return self.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
@@ -367,18 +388,12 @@ def _refuse_nul(what: str, text: str) -> None:
 
 def record_tasks(records: Sequence[SweRecord], *, name: str) -> TaskSet:
     """Tasks that carry records; a record's split is its extra field `split`, else "train"."""
-    return TaskSet(
-        (
-            Task(
-                record.instance_id,
-                record.problem_statement,
-                str(record.extra.get("split", "train")),
-                {"record": record},
-            )
-            for record in records
-        ),
-        name=name,
-    )
+
+    def task(record: SweRecord) -> Task:
+        split = str(record.extra.get("split", "train"))
+        return Task(record.instance_id, record.problem_statement, split, {"record": record})
+
+    return TaskSet(map(task, records), name=name)
 
 
 def record_of(task: Task) -> SweRecord:

@@ -28,16 +28,7 @@ TIME_S = 300.0  # for one run of the tests, where a record sets nothing
 _DROPPED = re.compile(
     r"-x|--exitfirst|--maxfail(=.*)?|--junit-?xml(=.*)?|-n|--numprocesses(=.*)?|--cov.*|--color(=.*)?"
 )
-_WITH_VALUE = (
-    "--junitxml",
-    "--junit-xml",
-    "-n",
-    "--numprocesses",
-    "--maxfail",
-    "--cov",
-    "--cov-report",
-    "--color",
-)
+_WITH_VALUE = "--junitxml --junit-xml -n --numprocesses --maxfail --cov --cov-report --color".split()
 
 
 def task_python(record: SweRecord) -> Path:
@@ -65,31 +56,21 @@ def _satisfies(running: tuple[int, ...], clause: str) -> bool:
         same = running[: len(prefix)] == prefix
         return same != (operator == "!=") and (operator != "~=" or running >= wanted)
     wanted = (*wanted, 0, 0)[:3]
-    answers = {
-        ">=": running >= wanted,
-        "<=": running <= wanted,
-        "==": running == wanted,
-        "!=": running != wanted,
-    }
-    return {**answers, ">": running > wanted, "<": running < wanted}[operator]
+    answers = {">=": running >= wanted, "<=": running <= wanted, ">": running > wanted, "<": running < wanted}
+    return {**answers, "==": running == wanted, "!=": running != wanted}[operator]
 
 
 def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> Path:
-    """The tree as the policy gets it, without `.git`: snapshot, bug patch, set-up commands. Only read it,
-    copy to use.
+    """The tree as the policy gets it, without `.git`: snapshot, bug patch, set-up commands.
 
-    Prepared once and kept in the cache folder.
+    Prepared once and kept in the cache folder: only read it, copy to use.
 
     Raises:
         TaskError: the snapshot is wrong, the bug patch does not apply, or a set-up command fails.
     """
     snapshot = record.snapshot_path()
-    key = [
-        _digest(snapshot.read_bytes()),
-        record.bug_patch,
-        record.setup,
-        record.requirements if record.setup else (),
-    ]
+    requirements = record.requirements if record.setup else ()
+    key = [_digest(snapshot.read_bytes()), record.bug_patch, record.setup, requirements]
     place = cache_folder() / "trees" / _digest(json.dumps(key).encode())[:20]
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -111,13 +92,11 @@ def _set_up(record: SweRecord, tree: Path, backend: str, allow_unsafe: bool) -> 
     python = task_python(record)
     prepared = tree.with_name("prepared")
     binds = python_binds(str(python))
+    env = {"PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
     with make_sandbox(backend, limits=task_limits(record), binds=binds, allow_unsafe=allow_unsafe) as sandbox:
         sandbox.upload(tree)
         for command in record.setup:
-            argv = command if isinstance(command, str) else list(command)
-            result = sandbox.exec(
-                argv, env={"PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
-            )
+            result = sandbox.exec(command if isinstance(command, str) else list(command), env=env)
             if result.exit_code:
                 text = command if isinstance(command, str) else shlex.join(command)
                 raise TaskError(
@@ -162,11 +141,8 @@ def _command_arguments(record: SweRecord) -> tuple[str, ...]:
     """What a record's own test command says to pytest; targets and report options are the runner's."""
     if not record.test_command:
         return ()
-    programs = [
-        number
-        for number, word in enumerate(record.test_command)
-        if word.rpartition("/")[2] in ("pytest", "py.test")
-    ]
+    names = [word.rpartition("/")[2] for word in record.test_command]
+    programs = [number for number, name in enumerate(names) if name in ("pytest", "py.test")]
     if not programs:
         raise TaskError(
             f"{record.instance_id}: expected `test_command` to run pytest, got {shlex.join(record.test_command)!r}"
@@ -242,9 +218,8 @@ def validate_records(
             row |= {"gold": gold.score, "null": null.score, "ok": gold.resolved and not null.resolved}
             problem = _fault("the gold patch", gold) if not gold.resolved else ""
             if null.resolved:
-                problem = "; ".join(
-                    filter(None, [problem, "the empty patch passes: the tests do not see the defect"])
-                )
+                passes = "the empty patch passes: the tests do not see the defect"
+                problem = f"{problem}; {passes}" if problem else passes
         except TaskError as error:
             problem = str(error)
         rows.append({**row, "seconds": round(time.monotonic() - start, 3), "problem": problem or None})

@@ -57,8 +57,7 @@ def apply(source: bytes, site: Site) -> bytes:
     """The source with the defect.
 
     Raises:
-        ValueError: the result does not parse or means the same; `find_sites` gives no such site for this
-            source.
+        ValueError: the result does not parse or means the same; `find_sites` gives no such site for the source.
     """
     mutated = source[: site.start] + site.replacement + source[site.end :]
     try:
@@ -126,11 +125,8 @@ class _Finder:
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
-            children = [
-                child
-                for child in (value if isinstance(value, list) else [value])
-                if isinstance(child, ast.AST)
-            ]
+            values = value if isinstance(value, list) else [value]
+            children = [child for child in values if isinstance(child, ast.AST)]
             statements = [child for child in children if isinstance(child, ast.stmt)]
             if statements:
                 yield from self.block(statements)

@@ -22,17 +22,10 @@ _NO_SOURCE = frozenset(
 _NO_MODULES = frozenset("setup.py conftest.py noxfile.py tasks.py fabfile.py versioneer.py".split())
 _EXTRAS = ("test", "tests", "testing")
 _REQUIREMENT_FILES = (
-    "requirements-test.txt",
-    "requirements-tests.txt",
-    "requirements_test.txt",
-    "test-requirements.txt",
-    "test_requirements.txt",
-    "requirements/test.txt",
-    "requirements/tests.txt",
-    "tests/requirements.txt",
-)
-# Checkers, coverage and parallel runs: asked for by many projects, needed by no test (their options are not
-# used).
+    "requirements-test.txt requirements-tests.txt requirements_test.txt test-requirements.txt test_requirements.txt"
+    " requirements/test.txt requirements/tests.txt tests/requirements.txt"
+).split()
+# Checkers, coverage and parallel runs: many projects ask for them, no test needs them (their options are not used).
 _NOT_NEEDED = re.compile(
     r"(tox|nox|ruff|mypy|black|isort|flake8.*|pylint|pyright|pre-commit|sphinx.*|twine|build|wheel|codecov|coveralls"
     r"|coverage|types-.*|pytest-(cov|xdist|black|ruff|mypy|enabler|checkdocs|flake8|perf|ignore-flaky|home|randomly"
@@ -81,9 +74,7 @@ def inspect_project(
     info = email.message_from_string(_read(tree / "PKG-INFO"))
     name = str(info["Name"] or table.get("name") or "")
     if not name:
-        raise TaskError(
-            "expected a source archive with a PKG-INFO or a pyproject.toml that names the project"
-        )
+        raise TaskError("expected a source archive with a PKG-INFO or pyproject.toml that names the project")
     root = "src" if any((tree / "src").glob("*/*.py")) or any((tree / "src").glob("*.py")) else "."
     packages = _packages(tree / root, name)
     targets = test_targets or _find_tests(tree, packages)
@@ -92,10 +83,8 @@ def inspect_project(
             raise TaskError(f"{name}: there is no {target!r} in the source archive to test with")
     if not targets:
         raise TaskError(f"{name}: its source archive holds no tests; choose another project")
-    sources = [
-        path for package in packages for path in (package.rglob("*.py") if package.is_dir() else [package])
-    ]
-    names = sorted(path.relative_to(tree).as_posix() for path in sources)
+    sources = [[*package.rglob("*.py")] if package.is_dir() else [package] for package in packages]
+    names = sorted(path.relative_to(tree).as_posix() for paths in sources for path in paths)
     kept = tuple(path for path in names if not _is_test(path, targets))
     if not kept:
         raise TaskError(f"{name}: no Python sources beside the tests were found")
@@ -139,13 +128,10 @@ def _pyproject(tree: Path) -> dict[str, Any]:
 
 
 def _license(info: Message, table: dict[str, Any]) -> str:
-    classifiers = [
-        line.rpartition(" :: ")[2] for line in info.get_all("Classifier", []) if line.startswith("License ::")
-    ]
-    text = info["License-Expression"] or info["License"] or (classifiers[0] if classifiers else "")
-    return (
-        str(text or table.get("license") or "").splitlines()[0][:80] if (text or table.get("license")) else ""
-    )
+    lines = [line for line in info.get_all("Classifier", []) if line.startswith("License ::")]
+    classified = lines[0].rpartition(" :: ")[2] if lines else ""
+    text = str(info["License-Expression"] or info["License"] or classified or table.get("license") or "")
+    return (text.splitlines() or [""])[0][:80]
 
 
 def _packages(root: Path, name: str) -> list[Path]:
@@ -155,9 +141,8 @@ def _packages(root: Path, name: str) -> list[Path]:
         if path.is_dir():
             fit = any(path.glob("*.py")) and path.name not in (*_TEST_FOLDERS, *_NO_SOURCE)
         else:
-            fit = (
-                path.suffix == ".py" and path.name not in _NO_MODULES and not _TEST_FILE.fullmatch(path.name)
-            )
+            test = path.name in _NO_MODULES or _TEST_FILE.fullmatch(path.name)
+            fit = path.suffix == ".py" and not test
         if fit and path.stem.isidentifier():
             found.append(path)
     named = [path for path in found if canonical(path.stem) == canonical(name)]
@@ -184,9 +169,8 @@ def _requirements(tree: Path, name: str, info: Message, pyproject: dict[str, Any
     found: list[str] = []
     extras = [extra for extra in info.get_all("Provides-Extra", []) if canonical(extra) in _EXTRAS]
     for line in info.get_all("Requires-Dist", []):
-        bare = re.sub(
-            rf"""(and\s+)?\(?extra\s*==\s*["']({"|".join(extras) or "-"})["']\)?(\s+and)?""", "", line
-        )
+        wanted = "|".join(extras) or "-"
+        bare = re.sub(rf"""(and\s+)?\(?extra\s*==\s*["']({wanted})["']\)?(\s+and)?""", "", line)
         if "extra" not in bare:
             found.append(bare.strip().removesuffix(";").strip())
     groups = pyproject.get("dependency-groups", {})
@@ -205,10 +189,8 @@ def _requirements(tree: Path, name: str, info: Message, pyproject: dict[str, Any
 
 
 def library_files() -> set[str]:
-    """``folder/file.py`` of all Python files that come with the interpreter, the copies inside its pip
-    included.
+    """``folder/file.py`` of all Python files that come with the interpreter, its pip with all it carries included.
 
-    The interpreter is visible in the policy's sandbox: a bug in one of these files could be undone by
-    copying.
+    The interpreter is visible in the policy's sandbox: a bug in one of these files could be undone by copying.
     """
     return {f"{path.parent.name}/{path.name}" for path in Path(sys.base_prefix, "lib").rglob("*.py")}

@@ -22,9 +22,8 @@ from pathlib import Path
 from agentgym.envs.swe.records import write_atomic
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 
-# pip asks a build back end for an sdist's metadata even when it only downloads it, which means installing
-# that back end and running the sdist's code. This start-up module answers instead, from the PKG-INFO every
-# sdist carries.
+# pip asks a build back end for an sdist's metadata even when it only downloads it, which means installing that back
+# end and running the sdist's code. This start-up module answers instead, from the PKG-INFO every sdist carries.
 _ANSWER_FROM_PKG_INFO = """\
 import json, os, sys
 words = sys.orig_argv
@@ -129,9 +128,8 @@ def environment(requirements: Sequence[str]) -> Path:
     )
     folder = cache_folder() / "environments" / _key(wanted)
     if not folder.is_dir():
-        # Built where it will live under another name and renamed: a half-built one is never seen, and of two
-        # parallel builds the first wins. The scripts' first lines name the temporary folder; nothing here
-        # starts scripts.
+        # Built beside its place under another name and renamed: a half-built one is never seen, and of two parallel
+        # builds the first wins. The scripts' first lines name the temporary folder; nothing here starts scripts.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as building:
             built = Path(building, "env")
@@ -176,9 +174,10 @@ def publish(built: Path, place: Path) -> None:
     """Rename a finished folder to its place; if somebody else was faster, theirs stays: the content is the same."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        shutil.move(built, place) if built.stat().st_dev != place.parent.stat().st_dev else built.rename(
-            place
-        )
+        if built.stat().st_dev == place.parent.stat().st_dev:
+            built.rename(place)
+        else:
+            shutil.move(built, place)
     except OSError:
         if not place.is_dir():
             raise

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import TaskError
+from agentgym.tasks import read_jsonl
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,7 @@ class SweRecord:
         requirements: what the tests need, in pip's notation, never the target itself.
         setup: commands run once in the prepared tree, without network.
         log_parser: for records of other projects; not used here.
-        fail_to_pass, pass_to_pass: test ids, node ids or ``classname::name``; `FAIL_TO_PASS`, `PASS_TO_PASS`
-            in files.
+        fail_to_pass, pass_to_pass: node ids or ``classname::name``; `FAIL_TO_PASS`, `PASS_TO_PASS` in files.
         limits: for one run of the tests.
         bugs: synthetic tasks: kind, file and line of each injected bug.
         extra: fields of the file this version does not know, kept as they are. `hidden_paths` is one that
@@ -106,11 +106,11 @@ class SweRecord:
         return path
 
 
+_ENDLESS = 1e12  # no limit any more
 _TEXTS = [f.name for f in dataclasses.fields(SweRecord) if f.type == "str" and f.name != "instance_id"]
 _FILE_NAMES = {"FAIL_TO_PASS": "fail_to_pass", "PASS_TO_PASS": "pass_to_pass"}
-_KNOWN = {f.name for f in dataclasses.fields(SweRecord)} - {"extra", "folder", *_FILE_NAMES.values()} | set(
-    _FILE_NAMES
-)
+_OURS = {"extra", "folder", *_FILE_NAMES.values()}  # attributes that are no fields of a file by that name
+_KNOWN = {f.name for f in dataclasses.fields(SweRecord)} - _OURS | set(_FILE_NAMES)
 
 
 def load_records(path: str | Path) -> list[SweRecord]:
@@ -120,26 +120,17 @@ def load_records(path: str | Path) -> list[SweRecord]:
         TaskError: the file is missing or a line is broken; names the file, the line and what was expected.
     """
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"expected a JSON Lines file of SWE records at {path}: {error}") from None
     records: list[SweRecord] = []
-    seen: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    seen: dict[str, str] = {}
+    for row, where in read_jsonl(path):
         try:
-            record = record_from_dict(json.loads(line), folder=path.parent)
-            if record.instance_id in seen:
-                raise TaskError(
-                    f"instance_id {record.instance_id!r} is already on line {seen[record.instance_id]}"
-                )
-        except json.JSONDecodeError as error:
-            raise TaskError(f"{path}, line {number}: expected one JSON object: {error}") from None
+            record = record_from_dict(row, folder=path.parent)
         except TaskError as error:
-            raise TaskError(f"{path}, line {number}: {error}") from None
-        seen[record.instance_id] = number
+            raise TaskError(f"{where}: {error}") from None
+        name = record.instance_id
+        if name in seen:
+            raise TaskError(f"{where}: instance_id {name!r} is already on {seen[name]}")
+        seen[name] = where.rpartition(", ")[2]
         records.append(record)
     if not records:
         raise TaskError(f"{path}: expected at least one record, the file is empty")
@@ -245,9 +236,7 @@ def _maybe_json(name: str, value: Any) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError:
-        raise TaskError(
-            f"expected `{name}` to be a list of texts or the same as JSON, got {value!r:.80}"
-        ) from None
+        raise TaskError(f"expected `{name}` to be a list of texts or it as JSON, got {value!r:.80}") from None
 
 
 def _commands(value: Any) -> tuple[str | tuple[str, ...], ...]:
@@ -270,11 +259,13 @@ def _limits(value: Any) -> RecordLimits:
     if not isinstance(value, dict):
         raise TaskError(f"expected `limits` to be an object with {', '.join(names)}, got {value!r:.80}")
     for name in names:
-        number = value.get(name)
-        if number is not None and (
-            isinstance(number, bool) or not isinstance(number, int | float) or number <= 0
-        ):
-            raise TaskError(f"expected `limits.{name}` to be a positive number, got {number!r}")
+        number, least = value.get(name), 0 if name == "time_s" else 1
+        if number is None:
+            continue
+        plain = isinstance(number, int | float) and not isinstance(number, bool)
+        # The comparison also refuses NaN, which JSON as Python reads it may hold.
+        if not plain or not least <= number < _ENDLESS or number == 0:
+            raise TaskError(f"expected `limits.{name}` to be a positive, finite number, got {number!r:.40}")
     time_s, memory_mb, processes = (value.get(name) for name in names)
     return RecordLimits(
         time_s=None if time_s is None else float(time_s),

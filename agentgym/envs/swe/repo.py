@@ -47,12 +47,8 @@ def unpack(archive: Path, target: Path) -> None:
             with tarfile.open(archive) as tar:
                 tar.extractall(inside, filter="data")
         entries = list(inside.iterdir())
-        top = (
-            entries[0]
-            if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink()
-            else inside
-        )
-        top.rename(target)
+        single = len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink()
+        (entries[0] if single else inside).rename(target)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError) as error:
         raise TaskError(f"{archive.name} cannot be unpacked: {error}") from None
     finally:
@@ -77,8 +73,7 @@ def pack_tree(tree: Path) -> bytes:
 
 
 def clean_tree(tree: Path) -> None:
-    """Remove byte code, caches, repository data and build products, which may hold another state of the
-    source.
+    """Remove byte code, caches, repository data and build products, all of which may be of another state.
 
     Egg-info stays: packages that look up their own version or entry points need it.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import errno
 import pickle
 import shutil
 from typing import Any
@@ -206,6 +208,91 @@ def test_a_dead_sandbox_is_no_reward(env: Any) -> None:
     assert "verdict" not in info
     env.reset(options=TASK)
     assert said(env, "bash", command="echo again") == "again"
+
+
+# What a policy leaves in the workspace: its failure, never an exception or a fault of the infrastructure
+
+LEFT = {
+    "deep": ("for i in $(seq 260); do mkdir x; cd x; done", "more than 200 folders inside one another"),
+    "long": (
+        "n=$(printf 'y%.0s' {1..200}); for i in {1..30}; do mkdir $n; cd $n; done",
+        "a path of more than 3000",
+    ),
+    "many": ("mkdir m; cd m; seq 400 | xargs touch", "files and folders"),
+    "sparse": ("truncate -s 1G hole", "bytes in files"),
+    "large": ("for i in 1 2 3; do head -c 50000 /dev/zero > $i; done", "bytes in files"),
+    "names": ("touch $'line\\nbreak.py' $'\\xff.py'", ""),
+    "pipe": ("rm ledger.py; mkfifo ledger.py pytest.ini", ""),
+    "locked": ("chmod 000 ledger.py tests .", ""),
+    "empty": ("rm -rf * .git", ""),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if LEFT[n][1] else pytest.mark.slow) for n in LEFT]
+)
+def test_what_is_left_behind_is_the_policy_s_failure(
+    env: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, problem = LEFT[name]
+    env.reset(options=TASK)
+    tests = dataclasses.replace(env.unwrapped._prepared.tests, most_entries=300, most_bytes=100_000)
+    monkeypatch.setattr(env.unwrapped, "_prepared", dataclasses.replace(env.unwrapped._prepared, tests=tests))
+    env.step(call("bash", command=command))
+    _, reward, terminated, truncated, info = env.step(call("submit"))
+    assert (reward, terminated, truncated) == (0.0, True, False)
+    assert "infrastructure_error" not in info
+    said = info["verdict"].evidence.get("problem", "")
+    assert problem in said
+    assert bool(said) == bool(problem)
+
+
+def test_what_may_be_left_behind(env: Any) -> None:
+    env.reset(options=TASK)
+    env.step(call("edit", **FIX))
+    env.step(call("bash", command="mkdir -p __pycache__/{1..300} .git/{1..300}; mkdir m; touch m/{1..300}"))
+    assert env.step(call("submit"))[1] == 1.0
+
+
+def test_a_full_disk_of_ours_is_infrastructure(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    env.reset(options=TASK)
+    monkeypatch.setattr(env.episode.workspace, "download", fail)
+    _, reward, terminated, truncated, info = env.step(call("submit"))
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert "no space left" in info["infrastructure_error"]
+
+
+def test_tools_in_a_sandbox_without_processes(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a fork bomb: what cannot be found out is said, not guessed."""
+
+    def refuse(self: Any, argv: Any, out: Any, err: Any, *args: Any) -> tuple[int, bool]:
+        err.add(b"the limits of this sandbox are used up\n")
+        return 126, False
+
+    env.reset(options=TASK)
+    monkeypatch.setattr(type(env.episode.workspace), "_execute", refuse)
+    assert (
+        said(env, "create", path="ledger.py", content="") == "ledger.py exists already; change it with edit"
+    )
+    assert said(env, "create", path="tests", content="") == "tests exists already; change it with edit"
+    used_up = "the limits of this sandbox are used up"
+    assert said(env, "create", path="new.py", content="") == f"cannot create new.py: {used_up}"
+    assert said(env, "view", path=".") == f"cannot list .: {used_up}"
+    assert "def parse" in said(env, "view", path="ledger.py")
+    assert said(env, "edit", **FIX) == "Edited ledger.py at line 57."
+
+
+def test_a_huge_file_is_not_read_into_memory(env: Any) -> None:
+    env.reset(options=TASK)
+    said(env, "bash", command="truncate -s 900M hole; mkdir d; ln -s /workspace/hole d/link; touch empty")
+    for path in ("hole", "d/link"):
+        assert said(env, "view", path=path) == f"cannot read {path}: larger than 16777216 bytes"
+    assert said(env, "create", path="hole", content="") == "hole exists already; change it with edit"
+    assert said(env, "create", path="empty", content="") == "empty exists already; change it with edit"
+    assert said(env, "create", path="ledger.py/x", content="").startswith("cannot write ledger.py/x")
 
 
 def test_copies_before_an_episode_only(env: Any) -> None:

@@ -73,13 +73,34 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("broken", "expected"),
     [
-        ("{not json\n", "line 2: expected one JSON object"),
+        ("{not json\n", "line 2: expected a JSON object, got '{not json'"),
         ("[1]\n", "line 2: expected a JSON object, got list"),
         ('{"problem_statement": "x"}\n', "line 2: expected `instance_id`"),
         (line(instance_id="b", FAIL_TO_PASS="oops"), "line 2: expected `FAIL_TO_PASS`"),
         (line(instance_id="b", FAIL_TO_PASS=[1]), "line 2: expected `FAIL_TO_PASS`"),
         (line(instance_id="b", patch=3), "line 2: expected `patch` to be a text"),
         (line(instance_id="b", limits={"time_s": -1}), "line 2: expected `limits.time_s`"),
+        (
+            line(instance_id="b", limits={"time_s": float("nan")}),
+            "line 2: expected `limits.time_s` to be a positive",
+        ),
+        (
+            line(instance_id="b", limits={"time_s": float("inf")}),
+            "line 2: expected `limits.time_s` to be a positive",
+        ),
+        (line(instance_id="b", limits={"time_s": 0}), "line 2: expected `limits.time_s` to be a positive"),
+        (
+            line(instance_id="b", limits={"time_s": 10**400}),
+            "line 2: expected `limits.time_s` to be a positive",
+        ),
+        (
+            line(instance_id="b", limits={"memory_mb": 0.5}),
+            "line 2: expected `limits.memory_mb` to be a positive",
+        ),
+        (
+            line(instance_id="b", limits={"processes": True}),
+            "line 2: expected `limits.processes` to be a positive",
+        ),
         (line(instance_id="b", limits=3), "line 2: expected `limits` to be an object"),
         (line(instance_id="b", python_path="../x"), "line 2: expected `python_path` to stay inside"),
         (line(instance_id="b", setup="make"), "line 2: expected `setup`"),
@@ -93,6 +114,13 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str, expected: str) -> N
     assert "tasks.jsonl" in str(caught.value)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_only_line_feeds_end_a_record(tmp_path: Path) -> None:
+    text = "form feed \f, next line \x85, line separator \u2028, return \r end"
+    row = json.dumps({"instance_id": "a-1", "problem_statement": text}, ensure_ascii=False)
+    (record,) = load(tmp_path, row.replace("\\f", "\\u000c") + "\n")
+    assert record.problem_statement == text
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Tests that no honest run passes, put among a tree's own so that code under test cannot tell them by their looks.
+
+Code that makes every test pass makes these pass too. Their number, kinds, files and names differ from run to run;
+the names are made of the words in the names of the tree's own tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+_FEWEST, _MOST = 3, 6
+_WORDS = "add basic copy default empty error first invalid list missing name none order simple single value".split()
+_KINDS = {
+    "assert": "def {name}():\n    assert len({word!r}) == {wrong}\n",
+    "raise": "def {name}():\n    raise LookupError({word!r})\n",
+    "pytest.raises": "def {name}():\n    with pytest.raises(ValueError):\n        int({number!r})\n",
+    "assertEqual": "class {cls}(unittest.TestCase):\n    def {name}(self):\n"
+    "        self.assertEqual(len({word!r}), {wrong})\n",
+    "assertRaises": "class {cls}(unittest.TestCase):\n    def {name}(self):\n"
+    "        with self.assertRaises(ValueError):\n            int({number!r})\n",
+}
+_random = secrets.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """Files to put into the tree, by path; and the node ids of the tests in them."""
+
+    files: dict[str, str]
+    nodes: frozenset[str]
+
+
+def make_canaries(tree: Path, targets: Iterable[str]) -> Canaries:
+    """New canaries, for the folders in which the tree's tests are."""
+    paths = [PurePosixPath(target.partition("::")[0]) for target in targets]
+    places = [str(path if (tree / path).is_dir() else path.parent) for path in paths]
+    files = [file for path in paths for file in _files(tree / path)]
+    stems = [file.stem for file in files if re.fullmatch(r"(test_\w+|\w+_test)\.py", file.name)]
+    words = _words(tree, files, stems)
+    # A file with a base name used twice cannot be imported where folders are no packages.
+    taken = {name for _, folders, names in os.walk(tree) for name in (*folders, *names)}
+    count = _random.randint(_FEWEST, _MOST)
+    kinds = [*_random.sample(list(_KINDS), _FEWEST), *_random.choices(list(_KINDS), k=count - _FEWEST)]
+    contents: dict[str, list[str]] = {}
+    nodes = set()
+    for number, kind in enumerate(kinds):
+        if number == 0 or (
+            number >= 2 and _random.random() < 0.5
+        ):  # two in the first file, so that both kinds occur
+            path = _new_file(places, stems, words, taken)
+            contents[path] = []
+        name = _new_name(words, taken)
+        cls = "Test" + "".join(word.capitalize() for word in name.split("_")[1:])
+        word, value = _random.choice(words), _random.randint(2, 999)
+        wrong = len(word) + _random.randint(1, 3)
+        contents[path].append(
+            _KINDS[kind].format(name=name, cls=cls, word=word, wrong=wrong, number=str(value))
+        )
+        nodes.add(f"{path}::{cls}::{name}" if _KINDS[kind].startswith("class") else f"{path}::{name}")
+    texts = {
+        path: "\n\n".join(["import unittest\n\nimport pytest\n", *parts]) for path, parts in contents.items()
+    }
+    return Canaries(texts, frozenset(nodes))
+
+
+def _files(target: Path) -> list[Path]:
+    """A target's own files: those beside it may be of the code under test, which has no say in the words."""
+    if target.is_dir():
+        return [Path(top, name) for top, _, names in os.walk(target) for name in names]
+    return [target]
+
+
+def _words(tree: Path, files: list[Path], stems: list[str]) -> list[str]:
+    names = list(stems)
+    for file in files:
+        if file.stem in stems and file.is_file() and not file.is_symlink():
+            text = file.read_text(encoding="utf-8", errors="replace")
+            names += re.findall(r"^\s*def (test_\w+)", text, re.MULTILINE)
+    words = {word for name in names for word in name.split("_") if word.isalpha() and word.isascii()}
+    return sorted((words - {"test"}) | (set(_WORDS) if len(words) < 8 else set()))
+
+
+def _new_file(places: list[str], stems: list[str], words: list[str], taken: set[str]) -> str:
+    """A path beside the tests, its name like theirs with a word more."""
+    while True:
+        stem, more = _random.choice(stems or ["test"]), _random.sample(words, _random.randint(1, 2))
+        name = "_".join([*more, stem] if stem.endswith("_test") else [stem, *more]) + ".py"
+        if name not in taken:
+            taken.add(name)
+            return f"{_random.choice(places)}/{name}".removeprefix("./")
+
+
+def _new_name(words: list[str], taken: set[str]) -> str:
+    while True:
+        name = "_".join(["test", *_random.sample(words, _random.randint(2, 3))])
+        if name not in taken:
+            taken.add(name)
+            return name
