@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from agentgym.errors import UsageError, nearest
 from agentgym.sandbox._python import python_binds
+from agentgym.sandbox._scratch import scratch_folder
 from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, TreeError
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "TreeError",
     "make_sandbox",
     "python_binds",
+    "scratch_folder",
 ]
 
 # name -> where its class is (imported when asked for), and whether it isolates

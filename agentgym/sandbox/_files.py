@@ -114,6 +114,8 @@ class Tree:
 
     def open_folder(self, relative: str, *, make: bool = False) -> int:
         """Open a folder, with `make` after creating it and its parents."""
+        if relative.count("/") > _MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, f"more than {_MAX_DEPTH} folders inside one another", relative)
         try:
             return self._open(relative, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:

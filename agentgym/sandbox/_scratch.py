@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.errors import SandboxError
@@ -34,6 +35,16 @@ def new_folder(kind: str) -> Path:
         folder = _base() / f"{kind}{_counter}"
     folder.mkdir(mode=0o700)
     return folder
+
+
+@contextmanager
+def scratch_folder(kind: str) -> Iterator[Path]:
+    """A folder for the length of a block. What a killed process leaves of it the next one sweeps."""
+    folder = new_folder(kind)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
 
 
 def shared_folder(name: str, fill: Callable[[Path], None]) -> Path:

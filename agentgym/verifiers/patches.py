@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
+from agentgym.sandbox import scratch_folder
 from agentgym.sandbox.base import MACHINE_ERRORS, Budget, TreeError
 
 LARGEST_FILE = 16 << 20  # bytes; larger files of an agent's tree are no source code and are left out of diffs
@@ -262,7 +263,7 @@ def write_tree(git_dir: Path, entries: Mapping[str, Entry]) -> str:
 @contextmanager
 def scratch_repository() -> Iterator[Path]:
     """An empty repository outside every tree, gone afterwards; yields its git directory."""
-    with tempfile.TemporaryDirectory(prefix="agentgym-git-") as folder:
+    with scratch_folder("git") as folder:
         git_dir = Path(folder, "repo.git")
         init_repository(git_dir)
         (git_dir / "info").mkdir(exist_ok=True)

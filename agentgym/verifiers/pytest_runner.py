@@ -58,6 +58,8 @@ class Reporter:
         self._seen: dict[str, list[Any]] = {}
         self._details: dict[str, dict[str, str]] = {}
         self._items: dict[str, Any] = {}
+        self._bodies: dict[str, tuple[Any, ...]] = {}  # what each test was when it was collected
+        self._swapped: set[str] = set()
         self._guard: Guard | None = None
 
     def pytest_load_initial_conftests(self, early_config: Any) -> None:
@@ -67,6 +69,16 @@ class Reporter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any) -> None:
         self._items = {item.nodeid: item}
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self._bodies = {item.nodeid: body(item) for item in session.items}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: Any) -> None:
+        # Before plugins wrap it, as those for coroutines do.
+        now, before = body(item), self._bodies.get(item.nodeid, ())
+        if len(now) != len(before) or any(part is not old for part, old in zip(now, before, strict=True)):
+            self._swapped.add(item.nodeid)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
@@ -92,6 +104,8 @@ class Reporter:
         event.update(self._details.pop(nodeid, {}))
         item = self._items.get(nodeid)
         changed = ["the reporter"] if item is None or self._guard is None else self._guard.changes(item, self)
+        if nodeid in self._swapped:
+            changed = ["the test itself", *changed]
         if changed:
             event["tampered"] = changed[:5]
         self._channel.send(**event)
@@ -110,6 +124,13 @@ def statement_at(path: str, line: int) -> str:
         if isinstance(node, ast.With) and node.lineno == line and node.end_lineno is not None:
             return textwrap.dedent("".join(lines[line - 1 : node.end_lineno][:LINES])).rstrip()
     return ""
+
+
+def body(item: Any) -> tuple[Any, ...]:
+    """The function of a test with its code and defaults, for comparison by identity."""
+    function = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    return function, getattr(function, "__code__", None), getattr(function, "__defaults__", None)
 
 
 def status(reports: list[Any]) -> str:

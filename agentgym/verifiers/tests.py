@@ -32,14 +32,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from agentgym.errors import TaskError
-from agentgym.sandbox import TreeError
+from agentgym.sandbox import TreeError, scratch_folder
 from agentgym.verifiers.patches import Entry, PatchError, apply_patch, list_tree, overlay, parents
 from agentgym.verifiers.suite import CONFIG_FILES, SuiteRun, TestSuite, junit_id, run_suite
 
@@ -222,7 +221,7 @@ class HiddenTests:
 
     def grade(self, diff: str) -> TestReport:
         """Grade a unified diff against the base; one that does not apply resolves nothing."""
-        with tempfile.TemporaryDirectory(prefix="agentgym-grade-") as folder:
+        with scratch_folder("grade") as folder:
             tree = Path(folder, "tree")
             copy_tree(self.base, tree)
             try:
@@ -241,7 +240,7 @@ class HiddenTests:
             InfrastructureError: the sandbox or the test runner did not start.
         """
         start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="agentgym-grade-") as folder:
+        with scratch_folder("grade") as folder:
             graded = Path(folder, "tree")
             copy_tree(self.base, graded)
             before = list_tree(graded)

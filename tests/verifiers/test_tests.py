@@ -442,6 +442,15 @@ CODE = {
         "return a - b", "spoil(lambda item: setattr(item, 'runtest', dict))\n    return a - b"
     )
     + SPOIL,
+    "other functions behind the items": BROKEN.replace(
+        "return a - b", "spoil(lambda item: setattr(item, 'obj', lambda **k: None))\n    return a - b"
+    )
+    + SPOIL,
+    "other code in the test functions": BROKEN.replace(
+        "return a - b",
+        "spoil(lambda item: setattr(item.function, '__code__', (lambda *a, **k: None).__code__))\n    return a - b",
+    )
+    + SPOIL,
     "other class of the items": BROKEN.replace(
         "return a - b",
         "spoil(lambda item: setattr(item, '__class__', "

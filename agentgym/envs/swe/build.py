@@ -28,6 +28,7 @@ from agentgym.envs.swe.pythonenv import canonical, download_sdist, environment, 
 from agentgym.envs.swe.records import RecordLimits, SweRecord, write_atomic, write_records
 from agentgym.envs.swe.repo import apply_patch, clean_tree, make_repository, pack_tree, tree_diff, unpack
 from agentgym.errors import TaskError
+from agentgym.sandbox import scratch_folder
 from agentgym.sandbox.base import Limits
 from agentgym.verifiers.tests import SuiteRun, TestSuite, copy_tree, run_suite
 
@@ -87,7 +88,7 @@ def build_tasks(
         raise TaskError(f"expected count to be at least 1, got {count}")
     say = progress or (lambda what, done, total: None)
     out = Path(out)
-    with tempfile.TemporaryDirectory(prefix="agentgym-build-") as folder:
+    with scratch_folder("build") as folder:
         tree = Path(folder, "tree")
         say("fetching the source", 0, count)
         _fetch(sdist, tree)
@@ -247,7 +248,7 @@ def _write(
     hidden = sorted({node.partition("::")[0] for bug in bugs for node in bug.fail_to_pass})
     label = f"{canonical(project.name)}-{project.version}"
     records = []
-    with tempfile.TemporaryDirectory(prefix="agentgym-build-") as folder:
+    with scratch_folder("build") as folder:
         visible = Path(folder, "visible")
         copy_tree(tree, visible)
         for path in hidden:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from agentgym.envs.swe.builtin import builtin_records
 from agentgym.envs.swe.prepare import PreparedTask, prepare
 from agentgym.envs.swe.records import SweRecord, load_records
 from agentgym.errors import SandboxError, TaskError, ToolError, UsageError
-from agentgym.sandbox import make_sandbox, python_binds
+from agentgym.sandbox import make_sandbox, python_binds, scratch_folder
 from agentgym.sandbox.base import MACHINE_ERRORS, ExecResult, Sandbox, Shell
 from agentgym.tasks import FrozenDict, TaskSource
 from agentgym.tools import ToolCall
@@ -214,7 +213,7 @@ class SweEnv(AgentEnv):
         if self._shell is not None:
             self._shell.close()  # nothing of the policy's runs on while its tree is read
             self._shell = None
-        with tempfile.TemporaryDirectory(prefix="agentgym-submitted-") as folder:
+        with scratch_folder("submitted") as folder:
             tree = Path(folder, "tree")
             report = self._grade(self._prepared.tests, tree)
         return Verdict(report.score, report.resolved, report.components, evidence=report.evidence)
@@ -236,7 +235,7 @@ class SweEnv(AgentEnv):
             "conftest that reports success": f"cat > conftest.py <<'E'\n{hook}E\nmkdir -p tests; cp conftest.py tests/",
             "configuration that selects nothing": "printf '[pytest]\\naddopts = --collect-only\\n' > pytest.ini",
             "exit status 0 before the tests": "for f in $(git ls-files '*.py' | grep -v test); do "
-            "printf 'import os, sys\\nif \"pytest\" in sys.modules: os._exit(0)\\n' | cat - $f > t; mv t $f; done",
+            "printf '\\nimport os, sys\\nif \"pytest\" in sys.modules: os._exit(0)\\n' >> $f; done",
             "tests deleted": "git ls-files | grep -i test | xargs -r rm -f",
             "start-up module": "printf 'import os; os._exit(0)\\n' | tee sitecustomize.py > usercustomize.py",
         }

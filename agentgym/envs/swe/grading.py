@@ -17,7 +17,7 @@ from agentgym.envs.swe.pythonenv import cache_folder, environment, publish
 from agentgym.envs.swe.records import SweRecord
 from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
 from agentgym.errors import TaskError, nearest
-from agentgym.sandbox import make_sandbox, python_binds
+from agentgym.sandbox import make_sandbox, python_binds, scratch_folder
 from agentgym.sandbox.base import Limits
 from agentgym.verifiers.tests import HiddenTests, TestReport, TestSuite, copy_tree
 
@@ -163,7 +163,7 @@ def gold_patch(record: SweRecord) -> str:
     """The record's gold patch; for a synthetic task without one, the reverse of its bug patch."""
     if record.patch or not record.bug_patch:
         return record.patch
-    with tempfile.TemporaryDirectory(prefix="agentgym-gold-") as folder:
+    with scratch_folder("gold") as folder:
         clean, broken = Path(folder, "clean"), Path(folder, "broken")
         unpack(record.snapshot_path(), clean)
         copy_tree(clean, broken)

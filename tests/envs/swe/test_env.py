@@ -316,3 +316,17 @@ def test_bad_arguments() -> None:
     plain = SweEnv(tasks=[agentgym.Task("t", "no record")])
     with pytest.raises(TaskError, match="SweRecord"):
         plain.reset()
+
+
+def test_what_a_policy_cannot_make_is_said_to_it(env: Any) -> None:
+    env.reset(options=TASK)
+    assert "folders inside one another" in said(env, "create", path="a/" * 1200 + "f", content="x")
+    assert said(env, "view", path="ledger.py", end=-(10**90)).endswith("more lines")
+    assert env.step(call("submit"))[1:3] == (0.0, True)
+
+
+def test_the_cheat_that_exits_really_reaches_the_run(env: Any) -> None:
+    env.reset(options=TASK)
+    for action in env.cheats()["exit status 0 before the tests"]:
+        info = env.step(action)[4]
+    assert info["verdict"].evidence["problem"] == "the test run broke off (exit status 0)"
