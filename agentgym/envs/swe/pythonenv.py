@@ -121,15 +121,16 @@ def environment(requirements: Sequence[str]) -> Path:
     It has neither pip nor agentgym, so nothing of ours is within reach of the tests.
 
     Raises:
+        TaskError: there is no such distribution or version.
         InfrastructureError: pip could not install them.
     """
     wanted = sorted(
         {*requirements, *(() if any(_is_pytest(entry) for entry in requirements) else ("pytest",))}
     )
-    folder = cache_folder() / "environments" / _key(wanted)
+    folder = cache_folder() / "environments" / f"2-{_key(wanted)}"  # 2: of this form
     if not folder.is_dir():
         # Built beside its place under another name and renamed: a half-built one is never seen, and of two parallel
-        # builds the first wins. The scripts' first lines name the temporary folder; nothing here starts scripts.
+        # builds the first wins.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as building:
             built = Path(building, "env")
@@ -139,10 +140,28 @@ def environment(requirements: Sequence[str]) -> Path:
                 _copy_installed("pytest", next(built.glob("lib/python*/site-packages")))
                 wanted = []  # tasks that need nothing else work offline
             if wanted:
-                _pip(["--python", python, "install", "--quiet", "--no-compile", *wanted])
+                try:
+                    _pip(["--python", python, "install", "--quiet", "--no-compile", *wanted])
+                except InfrastructureError as error:
+                    if "No matching distribution" in str(error):
+                        raise TaskError(f"its requirements cannot be had: {error}") from None
+                    raise
+            _write_scripts(built / "bin", folder / "bin")
             subprocess.run([python, "-m", "compileall", "-q", str(built / "lib")], stdout=subprocess.DEVNULL)
             publish(built, folder)
     return folder / "bin" / "python"
+
+
+def _write_scripts(scripts: Path, place: Path) -> None:
+    """Make the first line of each script name the place it will run from; a policy calls ``pytest`` by its name."""
+    (scripts / "pytest").write_text("#!python\nimport sys\nimport pytest\nsys.exit(pytest.console_main())\n")
+    (scripts / "pytest").chmod(0o755)
+    for script in scripts.iterdir():
+        if script.is_symlink() or not script.is_file() or not script.read_bytes().startswith(b"#!"):
+            continue
+        line, _, rest = script.read_bytes().partition(b"\n")
+        if b"python" in line:
+            script.write_bytes(b"#!" + os.fsencode(place / "python") + b"\n" + rest)
 
 
 def _copy_installed(name: str, target: Path) -> None:

@@ -159,6 +159,9 @@ def record_from_dict(data: Any, *, folder: Path = Path()) -> SweRecord:
             fields[name] = _texts(name, value)
     if not fields.get("test_targets", ("tests",)):
         del fields["test_targets"]
+    for target in fields.get("test_targets", ()):
+        if not target or target.startswith("/") or ".." in target.split("/"):
+            raise TaskError(f"expected `test_targets` to be paths inside the tree, got {target!r}")
     if "python_path" in fields:
         fields["python_path"] = tuple(_inside(entry) for entry in fields["python_path"]) or (".",)
     for name, attribute in _FILE_NAMES.items():

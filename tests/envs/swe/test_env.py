@@ -127,6 +127,12 @@ def test_tools(env: Any) -> None:
     assert said(env, "view", path="") == said(env, "view", path=".")
 
 
+def test_the_tests_that_are_there_can_be_run(env: Any) -> None:
+    env.reset(options=TASK)
+    assert "4 passed" in said(env, "bash", command="pytest -q")
+    assert "4 passed" in said(env, "bash", command="python -m pytest -q")
+
+
 def test_a_command_has_no_memory_unless_asked(env: Any) -> None:
     env.reset(options=TASK)
     said(env, "bash", command="cd tests; x=1")

@@ -159,3 +159,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         write_records(path, [SweRecord("new")])
     assert [record.instance_id for record in load_records(path)] == ["old"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["tasks.jsonl"]
+
+
+@pytest.mark.parametrize("target", ["", "/etc", "../..", "tests/../../x"])
+def test_targets_stay_inside_the_tree(target: str) -> None:
+    with pytest.raises(TaskError, match="inside the tree"):
+        record_from_dict({"instance_id": "x", "test_targets": [target]})
