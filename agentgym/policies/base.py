@@ -29,14 +29,17 @@ def replies(policy: Policy, conversations: Sequence[Conversation], seeds: Sequen
     """
     act: Any = policy.act
     answer = act(conversations, seeds=seeds) if policy.takes_seeds else act(conversations)
-    wanted = f"policy {policy.name!r}: expected a list of {len(conversations)} Reply"
-    if not isinstance(answer, Sequence) or isinstance(answer, str):
-        raise UsageError(f"{wanted}, got {type(answer).__name__}")
-    for reply in answer:
-        if not isinstance(reply, Reply):
-            raise UsageError(f"{wanted}, got one of {type(reply).__name__}")
-    if len(answer) != len(conversations):
-        raise UsageError(f"{wanted}, got {len(answer)}")
+    wrong: object = None
+    if not isinstance(answer, list | tuple):
+        wrong = type(answer).__name__
+    elif len(answer) != len(conversations):
+        wrong = len(answer)
+    else:
+        for reply in answer:
+            if not isinstance(reply, Reply):
+                wrong = f"one of {type(reply).__name__}"
+    if wrong is not None:
+        raise UsageError(f"policy {policy.name!r}: expected a list of {len(conversations)} Reply, got {wrong}")
     return list(answer)
 
 
