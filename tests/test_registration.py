@@ -133,5 +133,7 @@ def test_a_module_that_fails_when_imported_says_where(tmp_path, monkeypatch):
         require("late_env:X-v0")
     with pytest.raises(UsageError, match=r"'empty_env' is a folder without code of its own"):
         require("empty_env:X-v0")
-    with pytest.raises(UsageError, match=r"no environment 'agentgym/Relya-v0' .* Did you mean 'agentgym/Relay-v0'"):
+    with pytest.raises(
+        UsageError, match=r"no environment 'agentgym/Relya-v0' .* Did you mean 'agentgym/Relay-v0'"
+    ):
         require("agentgym/Relya-v0")

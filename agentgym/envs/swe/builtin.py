@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentgym.envs.swe.pythonenv import cache_folder
+from agentgym.envs.swe.pythonenv import swe_cache
 from agentgym.envs.swe.records import SweRecord, write_atomic
 from agentgym.envs.swe.repo import pack_tree, tree_diff
 
@@ -223,7 +223,7 @@ def builtin_records() -> tuple[SweRecord, ...]:
             (tree / "tests" / "test_basics.py").write_text(_VISIBLE_TESTS)
         archive = pack_tree(clean)
         digest = hashlib.sha256(archive).hexdigest()
-        place = cache_folder() / "builtin" / f"ledger-{digest[:12]}.tar.gz"
+        place = swe_cache() / "builtin" / f"ledger-{digest[:12]}.tar.gz"
         if not place.is_file():
             write_atomic(place, archive)
         with_tests = Path(folder, "with_tests")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.pythonenv import cache_folder, environment, publish
+from agentgym.envs.swe.pythonenv import environment, publish, swe_cache
 from agentgym.envs.swe.records import SweRecord
 from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
 from agentgym.errors import TaskError, nearest
@@ -71,7 +71,7 @@ def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = 
     snapshot = record.snapshot_path()
     requirements = record.requirements if record.setup else ()
     key = [_digest(snapshot.read_bytes()), record.bug_patch, record.setup, requirements]
-    place = cache_folder() / "trees" / _digest(json.dumps(key).encode())[:20]
+    place = swe_cache() / "trees" / _digest(json.dumps(key).encode())[:20]
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent) as folder:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from agentgym.cache import cache_folder
 from agentgym.envs.swe.records import write_atomic
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 
@@ -47,9 +48,9 @@ if len(words) >= 4 and os.path.basename(words[-3]) == "_in_process.py":
 """
 
 
-def cache_folder() -> Path:
-    """Where environments and downloads are kept: ``AGENTGYM_CACHE``, else ``~/.cache/agentgym``."""
-    return Path(os.environ.get("AGENTGYM_CACHE") or Path.home() / ".cache" / "agentgym") / "swe"
+def swe_cache() -> Path:
+    """Where downloads, environments and prepared trees are kept."""
+    return cache_folder() / "swe"
 
 
 def canonical(name: str) -> str:
@@ -70,7 +71,7 @@ def download_sdist(requirement: str) -> Path:
         raise TaskError(
             f"expected NAME==VERSION or a path to a source archive or folder, got {requirement!r}"
         )
-    kept = cache_folder() / "sdists" / f"{canonical(name)}=={version}"
+    kept = swe_cache() / "sdists" / f"{canonical(name)}=={version}"
     if version and kept.is_dir():
         return next(kept.iterdir())
     with tempfile.TemporaryDirectory(prefix="agentgym-sdist-") as folder:
@@ -101,7 +102,7 @@ def resolve(requirements: Sequence[str]) -> tuple[str, ...]:
 
     The answer is kept, so that the same question has the same answer on this machine, also offline.
     """
-    kept = cache_folder() / "resolved" / f"{_key(requirements)}.json"
+    kept = swe_cache() / "resolved" / f"{_key(requirements)}.json"
     if not kept.is_file():
         with tempfile.TemporaryDirectory(prefix="agentgym-pip-") as folder:
             report = Path(folder, "report.json")
@@ -127,7 +128,7 @@ def environment(requirements: Sequence[str]) -> Path:
     wanted = sorted(
         {*requirements, *(() if any(_is_pytest(entry) for entry in requirements) else ("pytest",))}
     )
-    folder = cache_folder() / "environments" / f"2-{_key(wanted)}"  # 2: of this form
+    folder = swe_cache() / "environments" / f"2-{_key(wanted)}"  # 2: of this form
     if not folder.is_dir():
         # Built beside its place under another name and renamed: a half-built one is never seen, and of two parallel
         # builds the first wins.
