@@ -306,10 +306,13 @@ class TestFailures:
     @pytest.mark.parametrize(("method", "value"), [("begin", None), ("begin", 5), ("respond", None)])
     def test_what_is_no_text_is_no_observation(self, method, value):
         cls = type("Odd", (Moves,), {method: lambda self, given: value})
-        env = cls()
-        with pytest.raises(TypeError, match=f"{method} to return text, got {type(value).__name__}"):
+
+        def run(env):
             env.reset()
             env.step("look")
+
+        with pytest.raises(TypeError, match=f"{method} to return text, got {type(value).__name__}"):
+            run(cls())
 
     def test_a_failure_the_policy_should_read(self):
         env = Moves()
