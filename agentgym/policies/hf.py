@@ -216,6 +216,7 @@ class HFPolicy(Policy):
             logprobs=tuple(draft.logprobs) if self.temperature else None,
             temperature=self.temperature,
             finish_reason=draft.finish_reason,
+            end_of_turn=tuple(sorted(self.end_ids)),
         )
 
 

@@ -34,6 +34,8 @@ class Reply:
         prompt_tokens: length of the prompt where only a count is known.
         sampled_tokens: length of the reply where only a count is known.
         policy_version: which weights answered, for trainers that update while sampling.
+        end_of_turn: token ids that end a turn in this backend; () where it does not tell. With them a turn that the
+            template renders in other tokens is told from a rewritten one, also if no reply ever came to its end.
     """
 
     text: str
@@ -45,6 +47,7 @@ class Reply:
     prompt_tokens: int = 0
     sampled_tokens: int = 0
     policy_version: str = ""
+    end_of_turn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):

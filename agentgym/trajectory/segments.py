@@ -25,7 +25,7 @@ class SegmentBuilder:
 
     Args:
         forks: what a boundary that nobody announced is: "count" logs it, "error" raises `SegmentError`.
-        end_of_turn: token ids that end a message. Where none are given they are learned from the replies.
+        end_of_turn: token ids that end a message. Where none are given, here or by a reply, they are learned.
             They are needed to realign a prompt; a prompt that cannot be realigned begins a segment.
 
     Attributes:
@@ -87,6 +87,9 @@ class SegmentBuilder:
         Raises:
             SegmentError: an unannounced boundary with ``forks="error"``; the reply is not taken.
         """
+        if reply.end_of_turn:
+            self._ends.update(reply.end_of_turn)
+            self._learn = False
         if reply.sampled_ids is not None and not reply.sampled_ids and reply.text:
             raise UsageError(f"expected sampled ids for the reply {reply.text[:60]!r}, got none")
         now = step if step is not None else self._replies

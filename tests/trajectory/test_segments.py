@@ -136,6 +136,15 @@ def test_without_a_known_end_of_turn_a_changed_encoding_is_a_fork():
     assert kinds(b) == ["fork"]
 
 
+def test_a_reply_that_names_the_end_of_turn_is_realigned_though_none_was_sampled():
+    b = SegmentBuilder()
+    b.add(Q, reply("ab", Q_IDS, (20, 21), finish_reason="length", end_of_turn=(E,)))
+    assert b.add(chat("q", "ab", "o"), reply("y", (*Q_IDS, 22, E, U, 11, E, A), (23, E))) == 0
+    assert kinds(b) == ["realign"]
+    assert b.segments[0].token_ids == [*Q_IDS, 20, 21, E, U, 11, E, A, 23, E]
+    assert b.segments[0].mask == [0] * len(Q_IDS) + [1, 1, 0, 0, 0, 0, 0, 1, 1]
+
+
 def test_the_last_token_of_a_reply_cut_off_is_no_end_of_turn():
     b = SegmentBuilder()
     b.add((user("d"),), reply("cd", (U, 21, E, A), (20, 21), finish_reason="length"))
