@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import gymnasium
 import tyro
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentgym.trajectory.records import Trajectory
 
 T = TypeVar("T")
+RECORDS = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RECORDS.jsonl")]]  # of SWE tasks
 
 
 def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str]) -> T:

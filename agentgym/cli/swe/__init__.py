@@ -1,0 +1,42 @@
+"""Repository repair tasks: make them, bring them from elsewhere, prove them, grade a patch.
+
+Example:
+    agentgym swe build --sdist NAME==VERSION --count 3 --out tasks
+    agentgym swe validate tasks/tasks.jsonl
+    agentgym swe grade tasks/tasks.jsonl --patch INSTANCE_ID=fix.diff
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+
+from agentgym.cli import console
+from agentgym.errors import UsageError, nearest
+
+# verb: (module beside this one, what it does). A module is imported when its verb is called; it has `main(words)`.
+VERBS: dict[str, tuple[str, str]] = {
+    "build": ("build", "inject bugs into a package's source and keep those its own tests notice"),
+    "validate": (
+        "validate",
+        "grade the gold patch and an empty one of every record; exits with 1 unless gold passes and empty fails",
+    ),
+    "grade": ("grade", "grade a patch; exits with 1 where it does not resolve its task"),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``agentgym swe``."""
+    if not words or words[0] in ("-h", "--help"):
+        print(f"usage: agentgym swe {{{','.join(VERBS)}}} ...\n\n{_help()}")
+        return console.OK
+    if words[0] not in VERBS:
+        raise UsageError(f"unknown verb {words[0]!r} of agentgym swe.{nearest(words[0], VERBS)}")
+    code: int = importlib.import_module(f"agentgym.cli.swe.{VERBS[words[0]][0]}").main(words[1:])
+    return code
+
+
+def _help() -> str:
+    summary, _, example = inspect.cleandoc(__doc__ or "").partition("\n")
+    return "\n".join([summary, "", *(f"  {verb:<9} {does}" for verb, (_, does) in VERBS.items()), example])
