@@ -1,9 +1,12 @@
-"""What a sandbox costs: starting it, a command of its own, a command in a persistent shell beside bare bash.
+"""What a sandbox costs, of each backend: its start, a command of its own, a command in a persistent shell.
 
-    python benchmarks/sandbox.py [--repeat N] [--json FILE]
+    python benchmarks/sandbox.py [--repeat N] [--backends bubblewrap docker] [--image NAME] [--json FILE]
 
-Wall medians and mean CPU in milliseconds. CPU is of this process and its children that have ended; for the two shells,
-which live on, of this process only. The shells run the same commands, in turns, in the same run.
+The backends take turns within one run, so that a slow moment of the machine meets all. Wall times are in milliseconds,
+median and least. CPU milliseconds are means: of this process and its children that have ended (for shells, which live
+on, of this process only), and beside it of Docker's daemons on this machine, all of them, without what belongs to a
+container that has ended. `--image` adds sandboxes of that image. A bare bash, spoken to by a pipe, is the least that a
+shell can cost.
 """
 
 from __future__ import annotations
@@ -15,33 +18,17 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from agentgym.sandbox import Shell, make_sandbox
+from agentgym.errors import SandboxError
+from agentgym.sandbox import Sandbox, Shell, make_sandbox
 
 Row = dict[str, float]
-
-
-def measure(work: Callable[[], object], repeat: int) -> Row:
-    """Medians of one call, after one that is not counted."""
-    work()
-    wall, cpu = [], []
-    for _ in range(repeat):
-        cpu_before, before = sum(os.times()[:4]), time.perf_counter()
-        work()
-        wall.append(time.perf_counter() - before)
-        cpu.append(sum(os.times()[:4]) - cpu_before)
-    # os.times counts in hundredths of a second: the mean says more than the median.
-    return {
-        "wall_ms": statistics.median(wall) * 1e3,
-        "cpu_ms": statistics.mean(cpu) * 1e3,
-        "min_ms": min(wall) * 1e3,
-    }
-
-
-def start_and_first_command() -> None:
-    with make_sandbox() as sandbox:
-        assert sandbox.exec("true").exit_code == 0
+Work = Callable[[], object]
+SHELL_BLOCK = 50  # commands in turn
+_TICKS_PER_MS = os.sysconf("SC_CLK_TCK") / 1e3
 
 
 class BareBash:
@@ -71,66 +58,140 @@ class BareBash:
         self.process.wait()
 
 
-def compare_shells(shell: Shell, bare: BareBash, repeat: int) -> tuple[Row, Row]:
-    """Both shells in turns, blocks of 50 commands, so that a slow moment of the machine meets both."""
-    runs: dict[str, Callable[[], object]] = {
-        "sandbox": lambda: shell.run("echo hello"),
-        "bare": lambda: bare.run("echo hello"),
-    }
-    wall: dict[str, list[float]] = {name: [] for name in runs}
-    own_cpu = dict.fromkeys(runs, 0.0)
-    for _ in range(max(1, repeat // 50)):
-        for name, run in runs.items():
+def daemon_cpu_ms() -> dict[str, float]:
+    """CPU that each of Docker's processes on this machine has used, with its children that have ended."""
+    used = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if name.startswith(("dockerd", "containerd")):
+            used[folder.name] = sum(map(int, rest.split()[11:15])) / _TICKS_PER_MS
+    return used
+
+
+def own_cpu_ms() -> float:
+    """CPU of this process and of its children that have ended."""
+    return sum(os.times()[:4]) * 1e3
+
+
+def in_turns(works: dict[str, Work], repeat: int) -> dict[str, Row]:
+    """Each of `works` `repeat` times, in turns, after a call that is not counted."""
+    walls: dict[str, list[float]] = {name: [] for name in works}
+    cpu = {name: [0.0, 0.0] for name in works}
+    for work in works.values():
+        work()
+    for _ in range(repeat):
+        for name, work in works.items():
+            own, daemon, before = own_cpu_ms(), daemon_cpu_ms(), time.perf_counter()
+            work()
+            walls[name].append((time.perf_counter() - before) * 1e3)
+            cpu[name][0] += own_cpu_ms() - own
+            cpu[name][1] += sum(used - daemon.get(pid, 0.0) for pid, used in daemon_cpu_ms().items())
+    rows = {name: {**wall_row(walls[name]), "cpu_ms": cpu[name][0] / repeat} for name in works}
+    for name in works:
+        if name.startswith("docker"):
+            rows[name]["daemon_cpu_ms"] = cpu[name][1] / repeat
+    return rows
+
+
+def wall_row(walls_ms: list[float]) -> Row:
+    return {"wall_ms": statistics.median(walls_ms), "min_ms": min(walls_ms)}
+
+
+def shells_in_turns(shells: dict[str, Shell | BareBash], repeat: int) -> dict[str, Row]:
+    """The same command in each shell, in blocks."""
+    walls: dict[str, list[float]] = {name: [] for name in shells}
+    cpu = dict.fromkeys(shells, 0.0)
+    for _ in range(max(1, repeat // SHELL_BLOCK)):
+        for name, shell in shells.items():
             cpu_before = time.process_time()
-            for _ in range(50):
+            for _ in range(SHELL_BLOCK):
                 before = time.perf_counter()
-                run()
-                wall[name].append(time.perf_counter() - before)
-            own_cpu[name] += time.process_time() - cpu_before
-    rows = [
-        {
-            "wall_ms": statistics.median(wall[name]) * 1e3,
-            "cpu_ms": own_cpu[name] / len(wall[name]) * 1e3,
-            "min_ms": min(wall[name]) * 1e3,
-        }
-        for name in ("sandbox", "bare")
-    ]
-    return rows[0], rows[1]
+                shell.run("echo hello")
+                walls[name].append((time.perf_counter() - before) * 1e3)
+            cpu[name] += (time.process_time() - cpu_before) * 1e3
+    return {name: {**wall_row(walls[name]), "cpu_ms": cpu[name] / len(walls[name])} for name in shells}
+
+
+def start(make: Callable[[], Sandbox]) -> None:
+    with make() as sandbox:
+        assert sandbox.exec("true").exit_code == 0
+
+
+def back(box: Sandbox) -> None:
+    box.restore(box.snapshot())
+
+
+def measure(makers: dict[str, Callable[[], Sandbox]], repeat: int) -> dict[str, dict[str, Row]]:
+    """All rows: what -> who -> figures."""
+    few = max(3, repeat // 4)
+    table = {
+        "start, one command, close": in_turns(
+            {name: partial(start, make) for name, make in makers.items()}, few
+        )
+    }
+    boxes = {name: make() for name, make in makers.items()}
+    table["a command"] = in_turns({name: partial(box.exec, "true") for name, box in boxes.items()}, repeat)
+    for box in boxes.values():
+        box.write("file", b"x" * 10_000)
+    table["read 10 kB"] = in_turns({name: partial(box.read, "file") for name, box in boxes.items()}, repeat)
+    table["snapshot and restore"] = in_turns({name: partial(back, box) for name, box in boxes.items()}, few)
+    bare = BareBash()
+    shells: dict[str, Shell | BareBash] = {name: box.shell() for name, box in boxes.items()}
+    table["a command in a shell"] = shells_in_turns({**shells, "bare bash": bare}, repeat * 20)
+    bare.close()
+    for box in boxes.values():
+        box.close()
+    return table
+
+
+def makers_of(backends: list[str], image: str | None) -> dict[str, Callable[[], Sandbox]]:
+    """How to make each kind of sandbox; those that do not work here are said and left out."""
+    kinds: dict[str, dict[str, Any]] = {name: {"backend": name} for name in backends}
+    if image is not None:
+        kinds["docker, image"] = {"backend": "docker", "image": image}
+    makers: dict[str, Callable[[], Sandbox]] = {}
+    for name, options in kinds.items():
+        try:
+            make_sandbox(**options).close()
+        except SandboxError as error:
+            print(f"{name} is left out: {error}")
+        else:
+            makers[name] = partial(make_sandbox, **options)
+    return makers
+
+
+def print_table(table: dict[str, dict[str, Row]]) -> None:
+    columns = ("wall_ms", "min_ms", "cpu_ms", "daemon_cpu_ms")
+    print(f"{'milliseconds':28}{'':16}{'median':>10}{'least':>10}{'CPU':>10}{'daemon CPU':>12}")
+    for what, rows in table.items():
+        for name, row in rows.items():
+            cells = (
+                f"{row[key]:{width}.2f}" if key in row else " " * width
+                for key, width in zip(columns, (10, 10, 10, 12), strict=True)
+            )
+            print(f"{what:28}{name:16}{''.join(cells)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repeat", type=int, default=50)
+    parser.add_argument("--repeat", type=int, default=40)
+    parser.add_argument("--backends", nargs="+", default=["bubblewrap", "docker"])
+    parser.add_argument("--image")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-
-    began = time.perf_counter()
-    start_and_first_command()
-    table: dict[str, Row] = {"first sandbox of a process": {"wall_ms": (time.perf_counter() - began) * 1e3}}
-    table["start, first command, close"] = measure(start_and_first_command, arguments.repeat)
-    with make_sandbox() as sandbox:
-        table["exec of a text"] = measure(lambda: sandbox.exec("true"), arguments.repeat)
-        table["exec of an argument list"] = measure(lambda: sandbox.exec(["true"]), arguments.repeat)
-        sandbox.write("file", b"x" * 10_000)
-        table["read 10 kB"] = measure(lambda: sandbox.read("file"), arguments.repeat * 4)
-        shell, bare = sandbox.shell(), BareBash()
-        table["persistent shell"], table["bare bash"] = compare_shells(shell, bare, arguments.repeat * 20)
-        bare.close()
-    extra = {
-        key: table["persistent shell"][key] - table["bare bash"][key]
-        for key in ("wall_ms", "cpu_ms", "min_ms")
-    }
-    table["persistent shell over bare bash"] = extra
-
-    print(f"{'median of one':34}{'wall ms':>10}{'CPU ms':>10}{'min ms':>10}")
-    for name, row in table.items():
-        cells = (f"{row[key]:10.3f}" if key in row else " " * 10 for key in ("wall_ms", "cpu_ms", "min_ms"))
-        print(f"{name:34}{''.join(cells)}")
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    table = measure(makers_of(arguments.backends, arguments.image), arguments.repeat)
+    load = os.getloadavg()[0]
+    print_table(table)
+    print(f"load average {load:.1f} on {os.cpu_count()} processors")
     if arguments.json:
-        arguments.json.write_text(json.dumps({"load": os.getloadavg()[0], "rows": table}, indent=1) + "\n")
+        arguments.json.write_text(
+            json.dumps({"load": load, "processors": os.cpu_count(), "rows": table}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

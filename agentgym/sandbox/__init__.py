@@ -22,9 +22,10 @@ __all__ = [
     "scratch_folder",
 ]
 
-# name -> where its class is (imported when asked for), and whether it isolates
+# name -> what makes one (imported when asked for), and whether it isolates
 BACKENDS = {
     "bubblewrap": ("agentgym.sandbox.bubblewrap:BubblewrapSandbox", True),
+    "docker": ("agentgym.sandbox.docker:docker_sandbox", True),
     "process": ("agentgym.sandbox.process:ProcessSandbox", False),
 }
 _DEFAULT = "bubblewrap"
@@ -39,8 +40,9 @@ def make_sandbox(
     binds: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     workspace: str | None = None,
+    image: str | None = None,
 ) -> Sandbox:
-    """Make a sandbox, with an empty workspace.
+    """Make a sandbox. Its workspace is empty, or the image's folder of that name.
 
     Args:
         backend: a name from `BACKENDS`; "auto" is bubblewrap, and never a backend that does not isolate.
@@ -50,9 +52,12 @@ def make_sandbox(
         binds: host paths to show read-only, host path -> absolute path inside.
         env: variables for all commands; nothing of the host's environment is passed on.
         workspace: where commands see the workspace, an absolute path; None leaves it to the backend
-            (/workspace).
+            (/workspace, or the working directory of the image).
+        image: name of a container image to run commands in, for the docker backend only; pulled if it is not
+            there. None shows the host's own programs.
 
     Raises:
+        TaskError: no registry has the image.
         UsageError: unknown backend, one that needs `allow_unsafe`, or arguments that make no sense.
         MissingDependency: the backend's program is not installed; the text names the command that brings it.
         SandboxError: the backend does not work on this machine.
@@ -65,8 +70,11 @@ def make_sandbox(
         raise UsageError(
             f"the {name} backend does not isolate: pass allow_unsafe=True to use it all the same"
         )
+    chosen = {} if image is None else {"image": image}
+    if chosen and name != "docker":
+        raise UsageError(f"image={image!r}: the {name} backend has no images; use backend='docker'")
     module, _, attribute = location.partition(":")
     sandbox: Sandbox = getattr(importlib.import_module(module), attribute)(
-        limits=limits, network=network, binds=binds, env=env, workspace=workspace
+        limits=limits, network=network, binds=binds, env=env, workspace=workspace, **chosen
     )
     return sandbox

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
 import signal
 import subprocess
 import threading
@@ -15,6 +14,7 @@ from resource import RLIM_INFINITY, prlimit
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox._job import Job, NeverRan
+from agentgym.sandbox._output import readable
 
 _DEADLINE_S = 60.0  # far more than a start or a SIGKILL takes on a loaded machine; then something is broken
 
@@ -51,10 +51,11 @@ class BwrapJob(Job):
         finally:
             os.close(status)
             os.close(block)
+        self.stdin, self.stdout, self.stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
         self._lock = threading.Lock()
         self._said = b""
         while b"\n" not in self._said:
-            if not select.select([self._status], [], [], _DEADLINE_S)[0]:
+            if not readable(self._status, _DEADLINE_S):
                 self.popen.kill()
                 break
             data = os.read(self._status, 4096)
@@ -67,7 +68,7 @@ class BwrapJob(Job):
             raise SandboxError(f"bubblewrap did not start: {self._complaint()}") from None
         # Held, so alive: the descriptor is of the right process.
         # It becomes readable when the namespace is empty.
-        self.pidfd = os.pidfd_open(self.init_pid)
+        self.ended = os.pidfd_open(self.init_pid)
 
     def _complaint(self) -> str:
         for descriptor in (self._hold, self._status):
@@ -90,13 +91,13 @@ class BwrapJob(Job):
 
     def kill(self) -> None:
         with self._lock:  # not while another thread frees the descriptor
-            if self.pidfd < 0:
+            if self.ended < 0:
                 return
             try:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self.ended, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            if not select.select([self.pidfd], [], [], _DEADLINE_S)[0]:
+            if not readable(self.ended, _DEADLINE_S):
                 raise SandboxError(
                     f"process {self.init_pid} of a sandbox did not die within {_DEADLINE_S:g} s of SIGKILL"
                 )
@@ -108,8 +109,8 @@ class BwrapJob(Job):
             self._said += data
         with self._lock:
             os.close(self._status)
-            os.close(self.pidfd)
-            self.pidfd = -1
+            os.close(self.ended)
+            self.ended = -1
         for line in self._said.splitlines():
             code = json.loads(line).get("exit-code")
             if code is not None:

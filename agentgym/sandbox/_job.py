@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import signal
-import subprocess
+from typing import IO
 
 KILLED = 128 + signal.SIGKILL  # exit code, as a shell says it
 
@@ -13,12 +13,22 @@ class Job(abc.ABC):
     """A program started in a sandbox, and everything it starts.
 
     Attributes:
-        popen: the child of ours that carries it; its pipes are the program's.
-        pidfd: becomes readable when the program has ended.
+        ended: a descriptor that becomes readable when the program has ended.
+        stdin, stdout, stderr: our ends of the pipes that were asked for, else None.
     """
 
-    popen: subprocess.Popen[bytes]
-    pidfd: int
+    ended: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def reports(self, descriptor: int) -> tuple[str, str]:
+        """How a bash in this job reaches `descriptor`, of those it was to keep.
+
+        Returns:
+            What to write behind the number of a descriptor of its own, and what to write before each line.
+        """
+        return f">&{descriptor} {descriptor}>&-", ""
 
     @abc.abstractmethod
     def kill(self) -> None:

@@ -51,6 +51,13 @@ class BoundedOutput:
         return self.raw().decode("utf-8", "replace")
 
 
+def readable(fd: int, seconds: float) -> bool:
+    """Wait until a descriptor can be read or has ended, at most so long; whether it can."""
+    poll = select.poll()  # select() itself takes no descriptor above 1023
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
 def drain(fd: int, output: BoundedOutput) -> None:
     """Take what lies in the pipe at this moment, no more: an endless writer cannot hold us here."""
     waiting = array.array("i", [0])
@@ -67,7 +74,7 @@ def drain(fd: int, output: BoundedOutput) -> None:
 def pump(
     done_fd: int, outputs: dict[int, BoundedOutput], stdin_fd: int | None, stdin: bytes, timeout: float
 ) -> bool:
-    """Feed standard input and collect output until `done_fd` (a pidfd) reports the end. Closes `stdin_fd`.
+    """Feed standard input and collect output until `done_fd` is readable. Closes `stdin_fd`.
 
     Returns:
         False if `timeout` seconds passed first.

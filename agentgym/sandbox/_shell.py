@@ -20,15 +20,15 @@ from collections.abc import Callable
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox._job import KILLED, Job, NeverRan, encode
-from agentgym.sandbox._output import CHUNK, BoundedOutput, drain
+from agentgym.sandbox._output import CHUNK, BoundedOutput, drain, readable
 from agentgym.sandbox.base import ExecResult, Shell
 
 BASH = ("bash", "--noprofile", "--norc")
 # Descriptors inside bash, of the report pipe and /dev/null: not ones that scripts use.
 _REPORT, _EMPTY = 62, 61
 _PREPARE = """\
-exec {empty}</dev/null {report}>&{inherited} {inherited}>&-
-_ag() {{ builtin printf '%s %d\\n' "$1" "$2" >&{report}; return "$2"; }}
+exec {empty}</dev/null {report}{source}
+_ag() {{ builtin printf '{mark}%s %d\\n' "$1" "$2" >&{report}; return "$2"; }}
 """
 # Bash reads a pipe byte by byte, a system call each: hence the short names. The space keeps a command from
 # being taken for an option of eval. The empty line matters: after a syntax error in eval, bash takes the
@@ -82,10 +82,11 @@ class BashShell(Shell):
                 os.close(descriptor)
         os.set_blocking(self._stdin, False)
         self._poll = select.poll()
-        for descriptor in (self._output, self._report, self._job.pidfd):
+        for descriptor in (self._output, self._report, self._job.ended):
             self._poll.register(descriptor, select.POLLIN)
         self._output_open = True
-        self._pending = _PREPARE.format(report=_REPORT, empty=_EMPTY, inherited=inherited).encode()
+        source, mark = self._job.reports(inherited)
+        self._pending = _PREPARE.format(report=_REPORT, empty=_EMPTY, source=source, mark=mark).encode()
 
     def run(self, command: str, *, timeout: float | None = None) -> ExecResult:
         started = time.monotonic()
@@ -96,7 +97,7 @@ class BashShell(Shell):
         with self._lock:
             if self._closed:
                 raise SandboxError("this shell is closed")
-            if self._job is not None and select.select([self._job.pidfd], [], [], 0)[0]:
+            if self._job is not None and readable(self._job.ended, 0):
                 self._end(BoundedOutput(2), kill=True)  # died between commands
             if self._job is None:
                 self._start()
@@ -150,7 +151,7 @@ class BashShell(Shell):
                         if self._output_open:
                             drain(self._output, output)  # written before the report
                         return int(code), False
-            if self._job.pidfd in events:
+            if self._job.ended in events:
                 return self._end(output, kill=False), False
 
     def _send(self, data: bytes) -> bytes:

@@ -25,7 +25,6 @@ disabled.
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import shutil
@@ -35,18 +34,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from resource import RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NPROC
 
-from agentgym.errors import MissingDependency, SandboxError, UsageError
+from agentgym.errors import MissingDependency, SandboxError
 from agentgym.sandbox import _cgroup, _scratch
 from agentgym.sandbox._bwrap_job import BwrapJob, lower_limit, spawner
+from agentgym.sandbox._commands import CLEAN_ENV, check_places
 from agentgym.sandbox._files import Tree
 from agentgym.sandbox._job import Job
-from agentgym.sandbox._local import CLEAN_ENV, LocalSandbox
-from agentgym.sandbox._output import BoundedOutput
+from agentgym.sandbox._local import LocalSandbox
+from agentgym.sandbox._system import AGENT, HOME, etc_files, system_folders, usr_links
 from agentgym.sandbox.base import Limits
 
-_HOME = "/tmp/home"
 _SHM_MB = 64
-_USERNS = ("--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000")
+_USERNS = ("--unshare-user", "--disable-userns", "--uid", str(AGENT), "--gid", str(AGENT))
 # Process 1: its own words ("Killed") go nowhere, those of the program to the program's stderr. A folder that
 # does not exist is found here, since then the command fails, not the sandbox. The subshell keeps `exec` from
 # ending process 1.
@@ -86,16 +85,7 @@ class BubblewrapSandbox(LocalSandbox):
         env: Mapping[str, str] | None = None,
         workspace: str | None = None,
     ) -> None:
-        self.workspace = os.path.normpath(workspace or "/workspace")
-        if not self.workspace.startswith("/") or self.workspace == "/":
-            raise UsageError(f"workspace={workspace!r}: expected an absolute path inside the sandbox, not /")
-        for host, inside in (binds or {}).items():
-            if not os.path.exists(host):
-                raise UsageError(f"binds: {host!r} does not exist on this machine")
-            if not inside.startswith("/") or f"{os.path.normpath(inside)}/".startswith(f"{self.workspace}/"):
-                raise UsageError(
-                    f"binds: expected an absolute path outside {self.workspace} for {host!r}, got {inside!r}"
-                )
+        self.workspace = check_places(workspace, binds or {})
         self._bwrap = find_bwrap()
         self._userns = _can_make_user_namespace(self._bwrap)
         folder = _scratch.new_folder("box")
@@ -110,7 +100,7 @@ class BubblewrapSandbox(LocalSandbox):
         self._network = network
         self._rlimits = self._choose_rlimits()
         self._mounts = self._mount_plan(network, binds or {})
-        self._base_env = {**CLEAN_ENV, "HOME": _HOME}
+        self._base_env = {**CLEAN_ENV, "HOME": HOME}
 
     def _mount_plan(self, network: bool, binds: Mapping[str, str]) -> list[str]:
         disk = [] if self.limits.disk_mb is None else ["--size", str(self.limits.disk_mb << 20)]
@@ -131,7 +121,7 @@ class BubblewrapSandbox(LocalSandbox):
             *_system_mounts(network),
             *("--proc", "/proc", *_proc_covers()),
             *("--dev", "/dev", "--size", str(shm << 20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-            *(*disk, "--tmpfs", "/tmp", "--dir", _HOME),
+            *(*disk, "--tmpfs", "/tmp", "--dir", HOME),
             *("--bind", str(self._tree.workspace), self.workspace),
         ]
         for host, inside in binds.items():
@@ -212,30 +202,7 @@ class BubblewrapSandbox(LocalSandbox):
         return job
 
     def _read_elsewhere(self, path: str, error: OSError | None, most: int | None) -> bytes:
-        """Read it through the sandbox: what a command would see there, and nothing else."""
-        full = os.path.join(self.workspace, path)
-        script = (
-            '[[ -e $0 ]] || exit 101; [[ ! -d $0 ]] || exit 102; [[ -f $0 ]] || exit 103; exec cat -- "$0"'
-        )
-        largest = 1 << 40 if self.limits.disk_mb is None else self.limits.disk_mb << 20
-        size = largest if most is None else most
-        out, err = BoundedOutput(size), BoundedOutput(1 << 12)
-        code, timed_out = self._execute(["bash", "-c", script, full], out, err)
-        if most is not None and out.truncated:
-            raise OSError(errno.EFBIG, f"larger than {most} bytes", path)
-        if code == 0 and not timed_out:
-            return out.raw()
-        if code == 101:
-            raise FileNotFoundError(
-                errno.ENOENT,
-                f"no such file in the sandbox (/tmp is private to each command; use {self.workspace})",
-                path,
-            )
-        if code == 102:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if code == 103:
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        raise PermissionError(errno.EACCES, err.text().strip() or "could not be read", path)
+        return self._cat(path, most, f" (/tmp is private to each command; use {self.workspace})")
 
 
 def find_bwrap() -> str:
@@ -270,13 +237,11 @@ def _can_make_user_namespace(bwrap: str) -> bool:
 
 def _system_mounts(network: bool) -> list[str]:
     """The read-only system: /usr with its links, and a made-up /etc."""
-    plan = ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        path = f"/{name}"
-        if os.path.islink(path):
-            plan += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            plan += ["--ro-bind", path, path]
+    plan: list[str] = []
+    for path in system_folders():
+        plan += ["--ro-bind", path, path]
+    for path, target in usr_links().items():
+        plan += ["--symlink", target, path]
     plan += ["--ro-bind", str(_scratch.shared_folder("etc", _fill_etc)), "/etc"]
     if os.path.isdir("/etc/alternatives"):  # what awk, cc and others are links to
         plan += ["--ro-bind", "/etc/alternatives", "/etc/alternatives"]
@@ -307,14 +272,9 @@ def _proc_covers() -> list[str]:
 
 
 def _fill_etc(etc: Path) -> None:
-    """Write what programs expect in /etc, of the host only its linker cache, and places to mount on."""
-    users = "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000:agent:{home}:/bin/bash\n"
-    nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    (etc / "passwd").write_text(users.format(home=_HOME) + nobody)
-    (etc / "group").write_text("root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n")
-    (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
-    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
-    (etc / "resolv.conf").touch()
+    """Write the made-up /etc, of the host only its linker cache, and places to mount on."""
+    for name, text in etc_files().items():
+        (etc / name).write_text(text)
     (etc / "ssl" / "certs").mkdir(parents=True)
     (etc / "alternatives").mkdir()
     if os.path.exists("/etc/ld.so.cache"):

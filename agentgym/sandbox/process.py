@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import signal
 import subprocess
 import threading
@@ -23,9 +22,11 @@ from collections.abc import Mapping, Sequence
 
 from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import _scratch
+from agentgym.sandbox._commands import CLEAN_ENV
 from agentgym.sandbox._files import Tree, read_all
 from agentgym.sandbox._job import Job
-from agentgym.sandbox._local import CLEAN_ENV, LocalSandbox
+from agentgym.sandbox._local import LocalSandbox
+from agentgym.sandbox._output import readable
 from agentgym.sandbox.base import Limits
 
 _SANDBOX_MARK, _JOB_MARK = "AGENTGYM_SANDBOX", "AGENTGYM_JOB"
@@ -149,20 +150,21 @@ class ProcessSandbox(LocalSandbox):
 class _ProcessJob(Job):
     def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
         self.popen = process
-        self.pidfd = os.pidfd_open(process.pid)
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self.ended = os.pidfd_open(process.pid)
         self._mark = mark.encode()
         self._lock = threading.Lock()
 
     def kill(self) -> None:
         with self._lock:  # not while another thread frees the descriptor
-            if self.pidfd < 0:
+            if self.ended < 0:
                 return
             try:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self.ended, signal.SIGKILL)
             except ProcessLookupError:
                 pass
             kill_marked(self._mark)
-            if not select.select([self.pidfd], [], [], _DEADLINE_S)[0]:
+            if not readable(self.ended, _DEADLINE_S):
                 raise SandboxError(
                     f"process {self.popen.pid} did not die within {_DEADLINE_S:g} s of SIGKILL"
                 )
@@ -171,8 +173,8 @@ class _ProcessJob(Job):
         self.kill()
         code = self.popen.wait()
         with self._lock:
-            os.close(self.pidfd)
-            self.pidfd = -1
+            os.close(self.ended)
+            self.ended = -1
         return code if code >= 0 else 128 - code
 
 

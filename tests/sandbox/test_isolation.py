@@ -1,4 +1,4 @@
-"""What only a backend that isolates gives: bubblewrap."""
+"""What only the backends that isolate give."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import psutil
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.sandbox import Limits, Sandbox, _cgroup
+from agentgym.sandbox import Limits, Sandbox, _cgroup, make_sandbox
 
 from .conftest import MakeSandbox, Sleeper
 
 SECRET = "host-secret-9023"
+# Files newer than the made-up /etc: the daemon writes them for each container.
+MADE_BY_BACKEND = {
+    "bubblewrap": (),
+    "docker": ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/ld.so.cache", "/.dockerenv"),
+}
 
 
 def python(box: Sandbox, program: str, **options: float) -> str:
@@ -39,7 +44,9 @@ for family, address in ((socket.AF_INET, ("192.0.2.1", 80)), (socket.AF_INET6, (
 """
         shown = python(isolated, program, timeout=20)
         assert "CONNECTED" not in shown
-        assert shown.count("unreachable") == 2
+        refusals = ("Network is unreachable", "Cannot assign requested address")  # the second: no IPv6 at all
+        assert all(line in refusals for line in shown.splitlines())
+        assert len(shown.splitlines()) == 2
 
     def test_names_are_not_resolved_and_no_packet_leaves(self, isolated: Sandbox) -> None:
         program = """
@@ -95,13 +102,15 @@ class TestNothingOfTheHost:
         monkeypatch.setenv("HOST_SECRET", SECRET)
         (tmp_path / SECRET).write_text(SECRET)
         box = make_isolated()
+        made = MADE_BY_BACKEND[box.backend]
         script = r"""
 find / -name '*SECRET*' -not -path '/proc/*' 2>/dev/null
 printf %s SECRET >/tmp/pattern  # not an argument, which would find itself
 cat /proc/*/environ /proc/*/cmdline /proc/*/task/*/environ 2>/dev/null | tr '\0' '\n' | grep -f /tmp/pattern
 grep -h -f /tmp/pattern /proc/*/mounts /proc/*/mountinfo
-find / -xdev -type f -newer /etc/passwd -not -path '/tmp/pattern' -not -path '/proc/*' -not -path '/usr/*' 2>/dev/null
-ls -d TMP /home /root/* /var/* /opt/* /srv/* /mnt/* /sys/* /run/* /boot/* 2>/dev/null
+find / -xdev -type f -newer /etc/passwd -not -path '/tmp/pattern' -not -path '/proc/*' -not -path '/usr/*' \
+  NOT_MADE 2>/dev/null
+ls -d TMP /home /root/* /var/* /opt/* /srv/* /mnt/* /run/* /boot/* 2>/dev/null
 env | grep -f /tmp/pattern
 true
 """
@@ -109,17 +118,19 @@ true
         script = f"s='{SECRET[:6]}''{SECRET[6:]}'\n" + script.replace("'*SECRET*'", '"*$s*"').replace(
             "SECRET", '"$s"'
         )
+        script = script.replace("NOT_MADE", " ".join(f"-not -path {path}" for path in made))
         result = box.exec(script.replace("TMP", str(tmp_path)), timeout=60)
         assert (result.stdout, result.exit_code) == ("", 0)
 
     def test_the_search_above_can_find(self, make_isolated: MakeSandbox, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
         (tmp_path / SECRET).write_text(SECRET)
         box = make_isolated(binds={str(tmp_path): "/shown"})
         assert box.exec(f"find / -name '*{SECRET}*' 2>/dev/null").stdout == f"/shown/{SECRET}\n"
 
     def test_processes_of_the_host(self, isolated: Sandbox) -> None:
         shown = isolated.exec("ls /proc | grep -E '^[0-9]+$'").stdout.split()
-        assert set(map(int, shown)) <= set(range(1, 20))
+        assert len(shown) < 10
         assert isolated.exec(["kill", "-0", str(os.getpid() + 100_000)]).exit_code != 0
 
     def test_host_name_and_user(self, isolated: Sandbox) -> None:
@@ -131,7 +142,9 @@ true
         mine = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
         assert isolated.exec("ipcs -m").stdout.count("\n") <= mine.count("\n") + 1
 
-    def test_tmp_is_private_and_gone(self, isolated: Sandbox, tmp_path: Path) -> None:
+    def test_tmp_is_private_and_gone(self, isolated: Sandbox) -> None:
+        if isolated.backend == "docker":
+            pytest.skip("one /tmp for all commands: see test_docker.py")
         assert isolated.exec("ls -A /tmp; echo x >/tmp/f; cat /tmp/f").stdout == "home\nx\n"
         with pytest.raises(FileNotFoundError, match="private to each command"):
             isolated.read("/tmp/f")
@@ -182,13 +195,17 @@ for folder, folders, files in os.walk("/proc"):
         path = os.path.join(folder, name)
         for what, flags in (("WRITABLE", os.O_WRONLY), ("READABLE", os.O_RDONLY)):
             try:
-                os.close(os.open(path, flags | os.O_NONBLOCK))
+                opened = os.open(path, flags | os.O_NONBLOCK)
             except OSError:
+                continue
+            masked = os.path.samestat(os.fstat(opened), os.stat("/dev/null"))
+            os.close(opened)
+            if masked or folder == "/proc/pressure" and IS_DOCKER:  # a request to be told, any user's right
                 continue
             if what == "WRITABLE" or folder == "/proc" and not os.stat(path).st_mode & 0o004:
                 print(what, path)
 """
-        assert python(isolated, program) == ""
+        assert python(isolated, program.replace("IS_DOCKER", str(isolated.backend == "docker"))) == ""
 
     def test_it_cannot_be_made_writable(self, isolated: Sandbox) -> None:
         for command in ("mount -o remount,rw /", "mount -t tmpfs t /usr", "umount /usr", "chmod 755 /usr"):
@@ -196,6 +213,7 @@ for folder, folders, files in os.walk("/proc"):
 
     def test_binds_are_read_only(self, make_isolated: MakeSandbox, tmp_path: Path) -> None:
         (tmp_path / "f").write_text("given")
+        tmp_path.chmod(0o755)
         box = make_isolated(binds={str(tmp_path): "/data/given", str(tmp_path / "f"): "/one/file"})
         assert box.exec("cat /data/given/f /one/file").stdout == "givengiven"
         assert box.exec(
@@ -238,8 +256,8 @@ class TestPrivileges:
         assert isolated.exec("mknod disk b 8 0").exit_code != 0
         shown = set(isolated.exec("ls /dev").stdout.split())
         assert shown <= {
-            "console", "core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout",
-            "tty", "urandom", "zero",
+            "console", "core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin",
+            "stdout", "tty", "urandom", "zero",
         }  # fmt: skip
         assert isolated.exec("echo x >/dev/null && head -c 1 /dev/urandom | wc -c").stdout == "1\n"
 
@@ -304,8 +322,8 @@ class TestWholeTreeLimits:
         result = box.exec(hold * 4 + "wait", timeout=60)
         assert result.stdout.count("1") < 4
 
-    def test_groups_are_removed(self, make_isolated: MakeSandbox) -> None:
-        box = make_isolated()
+    def test_groups_are_removed(self) -> None:
+        box = make_sandbox("bubblewrap")
         folders = list(box._cgroup.folders)  # type: ignore[attr-defined]
         box.exec("true")
         box.close()
