@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from agentgym.errors import MissingDependency, TaskError, nearest
+from agentgym.errors import InfrastructureError, MissingDependency, TaskError, nearest
 
 ALL = "all"
 
@@ -167,18 +167,8 @@ class TaskSet(Sequence[Task]):
     @classmethod
     def from_parquet(cls, path: str | Path) -> TaskSet:
         """The same columns as the keys of `from_jsonl`."""
-        try:
-            from pyarrow import ArrowException, parquet
-        except ImportError:
-            raise MissingDependency(
-                "reading parquet needs pyarrow: pip install 'agentgym-suite[data]'"
-            ) from None
-        try:
-            rows = parquet.read_table(path).to_pylist()
-        except (OSError, ArrowException) as error:
-            raise TaskError(f"cannot read {path} as parquet: {error}") from None
         return cls(
-            (task_from_row(row, f"{path}, row {index + 1}") for index, row in enumerate(rows)),
+            (task_from_row(row, f"{path}, row {number}") for number, row in enumerate(parquet_rows(path), 1)),
             name=Path(path).name,
         )
 
@@ -187,19 +177,13 @@ class TaskSet(Sequence[Task]):
         cls, name: str, *, split: str, convert: Callable[[Mapping[str, Any]], Task] | None = None
     ) -> TaskSet:
         """Rows of a Hugging Face dataset, read with the columns of `from_jsonl` or through `convert`."""
-        try:
-            import datasets  # type: ignore[import-not-found, unused-ignore]
-        except ImportError:
-            raise MissingDependency(
-                "reading a Hugging Face dataset needs datasets: pip install 'agentgym-suite[data]'"
-            ) from None
-        rows = datasets.load_dataset(name, split=split)
+        rows = dataset_rows(name, split=split)
         if convert is not None:
             return cls((convert(row) for row in rows), name=name)
         return cls(
             (
-                task_from_row({"split": split} | row, f"{name}, row {index + 1}")
-                for index, row in enumerate(rows)
+                task_from_row({"split": split} | row, f"{name}, row {number}")
+                for number, row in enumerate(rows, 1)
             ),
             name=name,
         )
@@ -214,21 +198,96 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:
     Raises:
         TaskError: the file is missing, or a line is not a JSON object; names file and line.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"cannot read {path}: {error}") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in jsonl_lines(path):
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and deep nesting
-            raise TaskError(f"{where}: expected a JSON object, got {line[:60]!r} ({error})") from None
-        if not isinstance(row, dict):
-            raise TaskError(f"{where}: expected a JSON object, got {type(row).__name__}")
+            row = json_object(line)
+        except TaskError as error:
+            raise TaskError(f"{where}: {error}") from None
         yield row, where
+
+
+def jsonl_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Each line of a JSONL file that is not empty, after its number.
+
+    Raises:
+        TaskError: the file is missing, or no text.
+    """
+    try:
+        # Only line feeds end a line: JSON texts may hold the other characters that Python splits at.
+        with open(path, encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"cannot read {path}: {error}") from None
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """The JSON object of a line.
+
+    Raises:
+        TaskError: it holds something else.
+    """
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and deep nesting
+        raise TaskError(f"expected a JSON object, got {line[:60]!r} ({error})") from None
+    if not isinstance(row, dict):
+        raise TaskError(f"expected a JSON object, got {type(row).__name__}")
+    return row
+
+
+def parquet_rows(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Each row of a parquet file; only some of them are in memory at a time.
+
+    Raises:
+        TaskError: the file is missing, or no parquet.
+    """
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise MissingDependency("reading parquet needs pyarrow: pip install 'agentgym-suite[data]'") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=64):
+                yield from batch.to_pylist()
+    except (OSError, ArrowException) as error:
+        raise TaskError(f"cannot read {path} as parquet: {error}") from None
+
+
+def dataset_rows(name: str, *, split: str | None) -> Iterator[dict[str, Any]]:
+    """Each row of a dataset of the Hugging Face hub, or of its local cache.
+
+    Args:
+        name: OWNER/NAME.
+        split: None: the only one there is.
+
+    Raises:
+        TaskError: there is no such split, or several and none was named.
+        InfrastructureError: the dataset cannot be had.
+    """
+    try:
+        import datasets  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise MissingDependency(
+            "reading a Hugging Face dataset needs datasets: pip install 'agentgym-suite[data]'"
+        ) from None
+    try:
+        loaded = datasets.load_dataset(name, split=split)
+    except (
+        Exception
+    ) as error:  # whatever the hub, its client, the file system or a dataset's own script raises
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        kind = (
+            TaskError if isinstance(error, ValueError) else InfrastructureError
+        )  # ValueError: no such split
+        raise kind(f"the dataset {name} cannot be had: {reason}") from None
+    if split is None:
+        if len(loaded) != 1:
+            raise TaskError(f"{name}: expected one of its splits {', '.join(loaded)} to be named")
+        loaded = next(iter(loaded.values()))
+    yield from loaded
 
 
 def task_from_row(row: Mapping[str, Any], where: str) -> Task:

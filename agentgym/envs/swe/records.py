@@ -7,13 +7,15 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentgym.envs.swe.fields import ids_of, present, text_of, texts_of
+from agentgym.envs.swe.importers import SourceRow, own_form, read_source
 from agentgym.errors import TaskError
-from agentgym.tasks import read_jsonl
+from agentgym.verifiers.log_parsers import PARSERS, PYTEST_IDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,18 @@ class SweRecord:
         test_patch: the hidden tests; applied only where grading happens.
         bug_patch: applied to the snapshot to make the task.
         test_targets: what the test run gets.
-        test_command: a pytest command; its arguments go to the grader's own runner. Empty: the default.
+        test_command: what runs the tests; of a pytest command only the arguments, for the grader's own runner. Empty:
+            the default.
         python_path: where the tree is imported from, relative to its root.
         python: version range the tree needs, such as ">=3.9"; empty: any.
         requirements: what the tests need, in pip's notation, never the target itself.
         setup: commands run once in the prepared tree, without network.
-        log_parser: for records of other projects; not used here.
+        log_parser: what reads the log of the test command (`agentgym.verifiers.log_parsers`), for records that need it.
+            Empty or one of pytest's: the grader's own runner, where the interpreter allows it.
+        workdir: where the tree lies in the image, such as "/testbed".
+        image_python: the interpreter in the image that has what the tests need; empty: looked for.
         fail_to_pass, pass_to_pass: node ids or ``classname::name``; `FAIL_TO_PASS`, `PASS_TO_PASS` in files.
+        held_out: test ids that are run and reported and never part of the reward; `HELD_OUT` in files.
         limits: for one run of the tests.
         bugs: synthetic tasks: kind, file and line of each injected bug.
         extra: fields of the file this version does not know, kept as they are. `hidden_paths` is one that
@@ -77,8 +84,11 @@ class SweRecord:
     requirements: tuple[str, ...] = ()
     setup: tuple[str | tuple[str, ...], ...] = ()
     log_parser: str = ""
+    workdir: str = ""
+    image_python: str = ""
     fail_to_pass: tuple[str, ...] = field(default=(), repr=False)
     pass_to_pass: tuple[str, ...] = field(default=(), repr=False)
+    held_out: tuple[str, ...] = field(default=(), repr=False)
     limits: RecordLimits = RecordLimits()
     bugs: tuple[Mapping[str, Any], ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -108,65 +118,105 @@ class SweRecord:
 
 _ENDLESS = 1e12  # no limit any more
 _TEXTS = [f.name for f in dataclasses.fields(SweRecord) if f.type == "str" and f.name != "instance_id"]
-_FILE_NAMES = {"FAIL_TO_PASS": "fail_to_pass", "PASS_TO_PASS": "pass_to_pass"}
+_FILE_NAMES = {"FAIL_TO_PASS": "fail_to_pass", "PASS_TO_PASS": "pass_to_pass", "HELD_OUT": "held_out"}
 _OURS = {"extra", "folder", *_FILE_NAMES.values()}  # attributes that are no fields of a file by that name
 _KNOWN = {f.name for f in dataclasses.fields(SweRecord)} - _OURS | set(_FILE_NAMES)
 
 
-def load_records(path: str | Path) -> list[SweRecord]:
-    """Read a JSON Lines file of records; empty lines are skipped.
+def load_records(path: str | Path, *, form: str = "auto") -> list[SweRecord]:
+    """Read records: our own, or other projects' as they publish them.
+
+    Args:
+        path: a file (.jsonl, .json, .parquet) or a folder, see `agentgym.envs.swe.importers.read_source`.
+        form: one of `agentgym.envs.swe.importers.FORMS`, or "auto": told by each row's fields.
 
     Raises:
-        TaskError: the file is missing or a line is broken; names the file, the line and what was expected.
+        TaskError: the file is missing or a row is broken; names the file, the row and what was expected.
     """
-    path = Path(path)
     records: list[SweRecord] = []
     seen: dict[str, str] = {}
-    for row, where in read_jsonl(path):
-        try:
-            record = record_from_dict(row, folder=path.parent)
-        except TaskError as error:
-            raise TaskError(f"{where}: {error}") from None
+    for row in read_source(path):
+        record, _ = read_record(row, form)
         name = record.instance_id
         if name in seen:
-            raise TaskError(f"{where}: instance_id {name!r} is already on {seen[name]}")
-        seen[name] = where.rpartition(", ")[2]
+            raise TaskError(f"{row.where}: instance_id {name!r} is already on {seen[name]}")
+        seen[name] = row.where.rpartition(", ")[2]
         records.append(record)
     if not records:
-        raise TaskError(f"{path}: expected at least one record, the file is empty")
+        raise TaskError(f"{path}: expected at least one record, there is none")
     return records
 
 
+def read_record(row: SourceRow, form: str = "auto") -> tuple[SweRecord, str]:
+    """The record of one row of a source, and the form the row was in.
+
+    Raises:
+        TaskError: it is broken; names the row and what was expected.
+    """
+    try:
+        data, name = own_form(row.read(), form)
+        return record_from_dict(data, folder=row.folder), name
+    except TaskError as error:
+        raise TaskError(f"{row.where}: {error}") from None
+
+
+def missing(record: SweRecord, *, image_here: Callable[[str], bool] | None = None) -> list[str]:
+    """What keeps a record from being played, in words; empty for one that can be.
+
+    Args:
+        record: as loaded.
+        image_here: tells whether an image is on this machine; None: it is not asked.
+    """
+    found = []
+    if not record.snapshot and not record.image:
+        found.append("no snapshot and no image: nothing holds its tree")
+    elif record.snapshot and not (record.folder / record.snapshot).is_file():
+        found.append(f"its snapshot {record.snapshot} is not there")
+    elif not record.snapshot and image_here is not None and not image_here(record.image):
+        found.append(f"its image {record.image} is not on this machine; playing it would pull it")
+    if not record.problem_statement.strip():
+        found.append("no problem statement")
+    if not record.fail_to_pass:
+        found.append("no tests: FAIL_TO_PASS is empty")
+    if record.log_parser and record.log_parser not in PARSERS:
+        found.append(f"its log parser {record.log_parser.splitlines()[0][:60]!r} is not known")
+    elif record.log_parser not in ("", *PYTEST_IDS) and not record.test_command:
+        found.append(f"its log parser {record.log_parser!r} needs a `test_command`")
+    foreign = [name for name in (*record.fail_to_pass, *record.pass_to_pass) if "::" not in name]
+    if foreign and not record.log_parser:
+        found.append(f"no log parser, and its tests are not pytest's, such as {foreign[0][:60]!r}")
+    return found
+
+
 def record_from_dict(data: Any, *, folder: Path = Path()) -> SweRecord:
-    """One record from parsed JSON; null counts as absent.
+    """One record in our own form from parsed JSON; null counts as absent.
 
     Raises:
         TaskError: a field has the wrong type; says which and what was expected.
     """
-    if not isinstance(data, dict):
-        raise TaskError(f"expected a JSON object, got {type(data).__name__}")
-    data = {key: value for key, value in data.items() if value is not None}
+    data = present(data)
     instance_id = data.get("instance_id")
     if not isinstance(instance_id, str) or not instance_id:
-        raise TaskError(f"expected `instance_id`, a non-empty text, got {instance_id!r}")
+        raise TaskError(f"expected `instance_id`, a non-empty text, got {instance_id!r:.80}")
     fields: dict[str, Any] = {"instance_id": instance_id, "folder": folder}
     for name in _TEXTS:
         if name in data:
-            fields[name] = _text(name, data[name])
+            fields[name] = text_of(data, name)
+    if isinstance(data.get("python_path"), str):
+        data["python_path"] = [data["python_path"]]
     for name in ("test_targets", "test_command", "python_path", "requirements"):
         if name in data:
-            value = [data[name]] if name == "python_path" and isinstance(data[name], str) else data[name]
-            fields[name] = _texts(name, value)
+            fields[name] = texts_of(data, name)
     if not fields.get("test_targets", ("tests",)):
         del fields["test_targets"]
     for target in fields.get("test_targets", ()):
         if not target or target.startswith("/") or ".." in target.split("/"):
-            raise TaskError(f"expected `test_targets` to be paths inside the tree, got {target!r}")
+            raise TaskError(f"expected `test_targets` to be paths inside the tree, got {target!r:.80}")
     if "python_path" in fields:
         fields["python_path"] = tuple(_inside(entry) for entry in fields["python_path"]) or (".",)
     for name, attribute in _FILE_NAMES.items():
         if name in data:
-            fields[attribute] = _texts(name, _maybe_json(name, data[name]))
+            fields[attribute] = ids_of(data, name)
     if "setup" in data:
         fields["setup"] = _commands(data["setup"])
     if "limits" in data:
@@ -187,7 +237,7 @@ def record_to_dict(record: SweRecord) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for f in dataclasses.fields(SweRecord):
         value = getattr(record, f.name)
-        always = f.name in (*names, "test_targets", "python_path")
+        always = f.name in ("fail_to_pass", "pass_to_pass", "test_targets", "python_path")
         if f.name in ("extra", "folder") or (value == defaults[f.name] and not always):
             continue
         if f.name == "limits":
@@ -220,32 +270,10 @@ def write_atomic(path: Path, content: bytes) -> None:
         raise
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TaskError(f"expected `{name}` to be a text, got {value!r:.80}")
-    return value
-
-
-def _texts(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise TaskError(f"expected `{name}` to be a list of texts, got {value!r:.80}")
-    return tuple(value)
-
-
-def _maybe_json(name: str, value: Any) -> Any:
-    """The classic SWE-bench files hold the lists of test ids as JSON inside a text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
-        raise TaskError(f"expected `{name}` to be a list of texts or it as JSON, got {value!r:.80}") from None
-
-
 def _commands(value: Any) -> tuple[str | tuple[str, ...], ...]:
     if not isinstance(value, list):
         raise TaskError(f"expected `setup` to be a list of commands, got {value!r:.80}")
-    return tuple(entry if isinstance(entry, str) else _texts("setup", entry) for entry in value)
+    return tuple(entry if isinstance(entry, str) else texts_of({"setup": entry}, "setup") for entry in value)
 
 
 def _inside(entry: str) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from agentgym.envs.swe.records import (
     RecordLimits,
     SweRecord,
     load_records,
+    missing,
     record_from_dict,
     record_to_dict,
     write_records,
@@ -40,6 +42,10 @@ def test_a_full_record_survives_the_round_trip(tmp_path: Path) -> None:
         "setup": ["true", ["echo", "x"]],
         "FAIL_TO_PASS": '["t.py::a"]',
         "PASS_TO_PASS": ["t.py::b"],
+        "HELD_OUT": "['t.py::c']",
+        "image_python": "/venv/bin/python",
+        "workdir": "/testbed",
+        "log_parser": "pytest",
         "limits": {"time_s": 5, "memory_mb": 64},
         "bugs": [{"kind": "k", "file": "f.py", "line": 3}],
         "created_at": "yesterday",
@@ -48,6 +54,8 @@ def test_a_full_record_survives_the_round_trip(tmp_path: Path) -> None:
     (record,) = load(tmp_path, line(**fields))
     assert record.fail_to_pass == ("t.py::a",)
     assert record.pass_to_pass == ("t.py::b",)
+    assert record.held_out == ("t.py::c",)
+    assert (record.workdir, record.image_python) == ("/testbed", "/venv/bin/python")
     assert record.python_path == ("src",)
     assert record.setup == ("true", ("echo", "x"))
     assert record.limits == RecordLimits(time_s=5.0, memory_mb=64)
@@ -114,6 +122,27 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str, expected: str) -> N
     assert "tasks.jsonl" in str(caught.value)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_absent_values_of_tables(tmp_path: Path) -> None:
+    (record,) = load(tmp_path, line(version=float("nan"), repo=None, FAIL_TO_PASS="", created_at=None))
+    assert (record.version, record.repo, record.fail_to_pass, record.extra) == ("", "", (), {})
+
+
+def test_what_is_missing_is_said() -> None:
+    record = SweRecord("a", problem_statement="p", fail_to_pass=("t.py::a",), image="i")
+    assert missing(record) == []
+    assert missing(replace(record, image="")) == ["no snapshot and no image: nothing holds its tree"]
+    assert missing(replace(record, snapshot="s.tar.gz")) == ["its snapshot s.tar.gz is not there"]
+    assert missing(replace(record, problem_statement=" \n")) == ["no problem statement"]
+    assert missing(replace(record, fail_to_pass=())) == ["no tests: FAIL_TO_PASS is empty"]
+    assert missing(replace(record, log_parser="cargo")) == ["its log parser 'cargo' is not known"]
+    assert missing(replace(record, log_parser="tap")) == ["its log parser 'tap' needs a `test_command`"]
+    assert missing(replace(record, log_parser="tap", test_command=("make",))) == []
+    assert missing(replace(record, pass_to_pass=("works (m.Case)",))) == [
+        "no log parser, and its tests are not pytest's, such as 'works (m.Case)'"
+    ]
+    assert len(missing(SweRecord("a"))) == 3
 
 
 def test_only_line_feeds_end_a_record(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Bring records from elsewhere: read a source, write our own records file with the snapshots beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym.envs.swe.importers import AUTO
+from agentgym.envs.swe.importers.reading import RECORDS, is_dataset_name, read_dataset, read_source
+from agentgym.envs.swe.records import SweRecord, missing, read_record, write_atomic, write_records
+from agentgym.errors import TaskError
+from agentgym.sandbox._docker_client import connect
+from agentgym.sandbox._docker_images import find_image
+
+SNAPSHOTS = "snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A record that was brought, the form it was in, and what it lacks to be played."""
+
+    record: SweRecord
+    form: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import brought.
+
+    Attributes:
+        file: the records written.
+        imported: in the order of the source.
+        skipped: number of the row in its source, and what is wrong with it.
+    """
+
+    file: Path
+    imported: tuple[Imported, ...]
+    skipped: tuple[tuple[int, str], ...]
+
+    @property
+    def playable(self) -> int:
+        """How many of the records lack nothing."""
+        return sum(not entry.missing for entry in self.imported)
+
+
+def import_records(
+    source: str,
+    out: str | Path,
+    *,
+    form: str = AUTO,
+    split: str = "",
+    limit: int | None = None,
+    image_here: Callable[[str], bool] | None = None,
+    progress: Callable[[str], None] = lambda name: None,
+) -> ImportReport:
+    """Read records in any known form and write them in ours, to tasks.jsonl in `out`.
+
+    Args:
+        source: a file or folder, see `read_source`, or the name of a dataset on the Hugging Face hub.
+        out: folder for the records and copies of their snapshots.
+        form: one of `FORMS`; "auto": told by each row's fields.
+        split: only this one.
+        limit: at most so many rows of the source.
+        image_here: see `missing`.
+        progress: called with the id of each record.
+
+    Raises:
+        TaskError: there is no source, or no row of it is a record; a broken row alone is skipped.
+        InfrastructureError: a dataset cannot be had.
+    """
+    rows = read_dataset(source, split=split) if is_dataset_name(source) else read_source(source, split=split)
+    out = Path(out)
+    imported: dict[str, Imported] = {}
+    skipped: list[tuple[int, str]] = []
+    for row in itertools.islice(rows, limit):
+        try:
+            record, name = read_record(row, form)
+            if record.instance_id in imported:
+                raise TaskError(f"{row.where}: instance_id {record.instance_id!r} has come before")
+            if split and record.extra.get("split", split) != split:
+                continue
+            record = _with_snapshot(record, out)
+        except TaskError as error:
+            skipped.append((row.number, str(error)))
+            continue
+        lacks = tuple(missing(record, image_here=image_here))
+        imported[record.instance_id] = Imported(record, name, lacks)
+        progress(record.instance_id)
+    if not imported:
+        raise TaskError(
+            f"{source}: no record in it; {skipped[0][1]}" if skipped else f"{source}: no record in it"
+        )
+    write_records(out / RECORDS, (entry.record for entry in imported.values()))
+    return ImportReport(out / RECORDS, tuple(imported.values()), tuple(skipped))
+
+
+def _with_snapshot(record: SweRecord, out: Path) -> SweRecord:
+    """The record with its snapshot copied below `out`; equal snapshots are kept once. As it is if there is no file."""
+    if not record.snapshot or not (record.folder / record.snapshot).is_file():
+        return dataclasses.replace(record, folder=out)
+    content = record.snapshot_path().read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{SNAPSHOTS}/{digest[:12]}-{Path(record.snapshot).name}"
+    if not (out / name).is_file():
+        write_atomic(out / name, content)
+    return dataclasses.replace(record, snapshot=name, snapshot_sha256=digest, folder=out)
+
+
+def image_finder() -> Callable[[str], bool]:
+    """A function that tells whether Docker has an image on this machine; it asks the daemon once for each name.
+
+    Raises:
+        InfrastructureError: no daemon answers, or the package docker is not installed.
+    """
+    client = connect()
+    return functools.cache(lambda name: find_image(client, name) is not None)
