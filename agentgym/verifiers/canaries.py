@@ -24,6 +24,12 @@ _KINDS = {
     "assertRaises": "class {cls}(unittest.TestCase):\n    def {name}(self):\n"
     "        with self.assertRaises(ValueError):\n            int({number!r})\n",
 }
+# What a runner can run: the first lines of a file, and the kinds.
+STYLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "pytest": ("import unittest\n\nimport pytest\n", tuple(_KINDS)),
+    "unittest": ("import unittest\n", ("assertEqual", "assertRaises")),
+    "functions": ("", ("assert", "raise")),
+}
 _random = secrets.SystemRandom()
 
 
@@ -34,18 +40,26 @@ class Canaries:
     files: dict[str, str]
     nodes: frozenset[str]
 
+    def names(self) -> set[str]:
+        """The names of the test functions, each used once."""
+        return {node.rpartition("::")[2] for node in self.nodes}
 
-def make_canaries(tree: Path, targets: Iterable[str]) -> Canaries:
-    """New canaries, for the folders in which the tree's tests are."""
+
+def make_canaries(tree: Path, targets: Iterable[str], style: str = "pytest") -> Canaries:
+    """New canaries, for the folders in which the tree's tests are; `style` is a name from `STYLES`."""
+    header, offered = STYLES[style]
     paths = [PurePosixPath(target.partition("::")[0]) for target in targets]
     places = [str(path if (tree / path).is_dir() else path.parent) for path in paths]
     files = [file for path in paths for file in _files(tree / path)]
     stems = [file.stem for file in files if re.fullmatch(r"(test_\w+|\w+_test)\.py", file.name)]
-    words = _words(tree, files, stems)
+    names = {file: _test_names(file) for file in files if file.suffix == ".py"}
+    words = _words([*stems, *(name for file, found in names.items() if file.stem in stems for name in found)])
     # A file with a base name used twice cannot be imported where folders are no packages.
-    taken = {name for _, folders, names in os.walk(tree) for name in (*folders, *names)}
+    taken = {name for _, folders, others in os.walk(tree) for name in (*folders, *others)}
+    taken.update(name for found in names.values() for name in found)
     count = _random.randint(_FEWEST, _MOST)
-    kinds = [*_random.sample(list(_KINDS), _FEWEST), *_random.choices(list(_KINDS), k=count - _FEWEST)]
+    kinds = _random.sample(offered, min(_FEWEST, len(offered)))
+    kinds += _random.choices(offered, k=count - len(kinds))
     contents: dict[str, list[str]] = {}
     nodes = set()
     for number, kind in enumerate(kinds):
@@ -62,9 +76,7 @@ def make_canaries(tree: Path, targets: Iterable[str]) -> Canaries:
             _KINDS[kind].format(name=name, cls=cls, word=word, wrong=wrong, number=str(value))
         )
         nodes.add(f"{path}::{cls}::{name}" if _KINDS[kind].startswith("class") else f"{path}::{name}")
-    texts = {
-        path: "\n\n".join(["import unittest\n\nimport pytest\n", *parts]) for path, parts in contents.items()
-    }
+    texts = {path: "\n\n".join([header, *parts]) for path, parts in contents.items()}
     return Canaries(texts, frozenset(nodes))
 
 
@@ -75,12 +87,13 @@ def _files(target: Path) -> list[Path]:
     return [target]
 
 
-def _words(tree: Path, files: list[Path], stems: list[str]) -> list[str]:
-    names = list(stems)
-    for file in files:
-        if file.stem in stems and file.is_file() and not file.is_symlink():
-            text = file.read_text(encoding="utf-8", errors="replace")
-            names += re.findall(r"^\s*def (test_\w+)", text, re.MULTILINE)
+def _test_names(file: Path) -> list[str]:
+    if not file.is_file() or file.is_symlink():
+        return []
+    return re.findall(r"^\s*def (test_\w+)", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+
+
+def _words(names: list[str]) -> list[str]:
     words = {word for name in names for word in name.split("_") if word.isalpha() and word.isascii()}
     return sorted((words - {"test"}) | (set(_WORDS) if len(words) < 8 else set()))
 

@@ -1,8 +1,9 @@
 """Runs pytest inside the grading sandbox and reports every test on a channel of its own.
 
-This file is executed as a script by the task's interpreter, where agentgym is not installed: standard
-library and pytest only. `agentgym.verifiers.suite` starts it, writes one line of JSON to its standard input
-(`nonce`, `root`, `python_path`, `tests`, `arguments`) and reads the report from its standard output.
+The text of this file is executed by the task's interpreter (``python -c``), where agentgym is not installed: standard
+library and pytest only, and nothing newer than Python 3.8 and pytest 7. `agentgym.verifiers.suite` starts it, writes
+one line of JSON to its standard input (`nonce`, `root`, `python_path`, `tests`, `arguments`) and reads the report from
+its standard output.
 
 The code under test runs in this very process. What is done against a forged report, and what that cannot do,
 is described in `agentgym.verifiers.tests`.
@@ -60,6 +61,8 @@ class Reporter:
         self._items: dict[str, Any] = {}
         self._bodies: dict[str, tuple[Any, ...]] = {}  # what each test was when it was collected
         self._swapped: set[str] = set()
+        self._marked: set[str] = set()  # tests marked as expected to fail when they were collected
+        self._gave_up: set[str] = set()  # tests during which somebody called pytest.xfail
         self._guard: Guard | None = None
 
     def pytest_load_initial_conftests(self, early_config: Any) -> None:
@@ -72,17 +75,20 @@ class Reporter:
 
     def pytest_collection_finish(self, session: Any) -> None:
         self._bodies = {item.nodeid: body(item) for item in session.items}
+        self._marked = {item.nodeid for item in session.items if item.get_closest_marker("xfail")}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> None:
         # Before plugins wrap it, as those for coroutines do.
         now, before = body(item), self._bodies.get(item.nodeid, ())
-        if len(now) != len(before) or any(part is not old for part, old in zip(now, before, strict=True)):
+        if len(now) != len(before) or any(part is not old for part, old in zip(now, before)):  # noqa: B905
             self._swapped.add(item.nodeid)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
         report = (yield).get_result()
+        if call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception):
+            self._gave_up.add(item.nodeid)
         if call.excinfo is not None and report.outcome == "failed":
             path = str(item.path)
             statement = ""
@@ -100,7 +106,8 @@ class Reporter:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         reports = self._seen.pop(nodeid, [])
-        event: dict[str, Any] = {"test": nodeid, "status": status(reports)}
+        expected_to_fail = nodeid in self._marked and nodeid not in self._gave_up
+        event: dict[str, Any] = {"test": nodeid, "status": status(reports, expected_to_fail)}
         event.update(self._details.pop(nodeid, {}))
         item = self._items.get(nodeid)
         changed = ["the reporter"] if item is None or self._guard is None else self._guard.changes(item, self)
@@ -133,14 +140,14 @@ def body(item: Any) -> tuple[Any, ...]:
     return function, getattr(function, "__code__", None), getattr(function, "__defaults__", None)
 
 
-def status(reports: list[Any]) -> str:
-    """passed, failed, skipped or error: the worst of a test's set-up, call (with sub-tests) and tear-down."""
+def status(reports: list[Any], expected_to_fail: bool) -> str:
+    """passed, failed, skipped, xfailed or error: the worst of a test's set-up, call (with sub-tests) and tear-down."""
     failed = [report.when for report in reports if report.outcome == "failed"]
     if failed:
         return "failed" if "call" in failed else "error"
     calls = [report for report in reports if report.when == "call"]
     if not calls or calls[-1].outcome != "passed":
-        return "skipped"
+        return "xfailed" if calls and expected_to_fail and hasattr(calls[-1], "wasxfail") else "skipped"
     return "passed"
 
 
@@ -317,9 +324,13 @@ def foreign(root: str, python_path: list[str], before: set[str]) -> list[str]:
     wrong = []
     for folder in python_path:
         for entry in os.scandir(folder):
-            name = entry.name.removesuffix(".py")
+            name = entry.name[:-3] if entry.name.endswith(".py") else entry.name
             module = sys.modules.get(name)
-            if name in before or name in sys.stdlib_module_names or not isinstance(module, types.ModuleType):
+            if (
+                name in before
+                or name in getattr(sys, "stdlib_module_names", ())
+                or not isinstance(module, types.ModuleType)
+            ):
                 continue
             origin = module.__file__ or next(iter(getattr(module, "__path__", [])), root)
             if not os.path.abspath(origin).startswith(root + os.sep):
@@ -332,7 +343,8 @@ def environment_plugins() -> tuple[list[str], set[str]]:
 
     Called before the tree is seen, which may claim to be one.
     """
-    points = metadata.entry_points(group="pytest11")
+    every: Any = metadata.entry_points()
+    points = every.select(group="pytest11") if hasattr(every, "select") else every.get("pytest11", ())
     arguments = [argument for name in sorted({point.name for point in points}) for argument in ("-p", name)]
     return arguments, {point.value.partition(":")[0].partition(".")[0] for point in points}
 
@@ -345,6 +357,9 @@ def main() -> None:
     python_path = [os.path.normpath(os.path.join(root, entry)) for entry in order["python_path"]]
     plugins, packages = environment_plugins()
     before = set(sys.modules)
+    sys.path[:] = [
+        entry for entry in sys.path if entry
+    ]  # not the present folder, which is the tree's from here on
     # Behind everything else: a json.py or pytest.py in the tree shadows nothing.
     sys.path.extend(python_path)
     sys.dont_write_bytecode = True
@@ -352,6 +367,7 @@ def main() -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.chdir(root)
+    sys.argv[:] = ["pytest"]  # programs under test take their name from it
     reporter = Reporter(channel, root, order["tests"], packages)
     code = int(pytest.main([*plugins, *order["arguments"]], plugins=[reporter]))
     channel.send(end=code, foreign=foreign(root, python_path, before))

@@ -1,6 +1,6 @@
-"""One run of a tree's tests in a fresh sandbox, and how much of its report may be believed.
+"""One run of a tree's tests with pytest in a fresh sandbox, and how much of its report may be believed.
 
-Why it is done this way is said in `agentgym.verifiers.tests`.
+Why it is done this way is said in `agentgym.verifiers.tests`. Other commands: `agentgym.verifiers.logged`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import InfrastructureError
+from agentgym.errors import InfrastructureError, TaskError
 from agentgym.sandbox import make_sandbox, python_binds
-from agentgym.sandbox.base import ExecResult, Limits
+from agentgym.sandbox.base import ExecResult, Limits, Sandbox
 from agentgym.verifiers.canaries import Canaries, make_canaries
 
 RUNNER = Path(__file__).with_name("pytest_runner.py")
@@ -27,17 +27,30 @@ CONFIG_FILES = tuple(
 )
 
 
+RUN_ENV = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TestSuite:
     """How the tests of one tree are run.
 
     Attributes:
-        python: interpreter of the task's own environment; has pytest, not the package under test.
+        python: interpreter of the task's own environment; has pytest, not the package under test. Of the image, where
+            there is one.
         targets: files and folders for pytest, relative to the tree.
         python_path: folders the package is imported from, relative to the tree.
         arguments: further pytest arguments.
         limits: of the sandbox; `wall_s` bounds the whole run.
         backend, allow_unsafe: for `make_sandbox`.
+        image: the container image to run in; empty: none.
+        workspace: where the tree lies in the image.
+        command: what runs the tests instead of pytest's private channel, see `agentgym.verifiers.logged`.
+        log_parser: how ids are written, and, with a `command`, how its output is read: a name from `PARSERS`.
     """
 
     __test__ = False
@@ -49,6 +62,14 @@ class TestSuite:
     limits: Limits = field(default_factory=lambda: Limits(wall_s=300.0))
     backend: str = "auto"
     allow_unsafe: bool = False
+    image: str = ""
+    workspace: str = ""
+    command: tuple[str, ...] = ()
+    log_parser: str = ""
+
+    def env(self) -> dict[str, str]:
+        """Variables with which commands find the task's interpreter and what is installed beside it."""
+        return {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +77,8 @@ class SuiteRun:
     """One run of the tests.
 
     Attributes:
-        statuses: pytest node id -> passed, failed, skipped, error or repeated (reported more than once).
+        statuses: pytest node id -> passed, failed, skipped, error, xfailed (failed, as the test's mark expects) or
+            repeated (reported more than once).
         failures: node id -> the failing statement of the test and the error, for those that failed.
         problem: why nothing of this may be believed; empty for a sound run.
         exit_code: of pytest.
@@ -88,19 +110,53 @@ def junit_id(node: str) -> str:
     return ".".join(names[:-1]) + "::" + names[-1] + bracket + parameters
 
 
+# What an image has in its workspace (history, caches, its own copy of the tree) is not the task.
+_EMPTY = 'find . -mindepth 1 -delete && rm -rf "$HOME/.cache/pip" "$HOME/.cache/uv" /root/.cache/pip'
+
+
+def open_sandbox(
+    suite: TestSuite, tree: Path, *, limits: Limits | None = None, env: Mapping[str, str] | None = None
+) -> Sandbox:
+    """A fresh sandbox for the suite's task whose workspace holds a copy of `tree` and nothing else.
+
+    Args:
+        suite: says which sandbox, image and interpreter.
+        tree: only read.
+        limits: instead of the suite's.
+        env: variables for all commands.
+
+    Raises:
+        TaskError: the image's folder cannot be emptied.
+        InfrastructureError: the sandbox did not start.
+    """
+    place: dict[str, Any] = {"image": suite.image, "workspace": suite.workspace}
+    if not suite.image:
+        place = {"binds": python_binds(str(suite.python))}
+    sandbox = make_sandbox(
+        suite.backend, limits=limits or suite.limits, allow_unsafe=suite.allow_unsafe, env=env, **place
+    )
+    try:
+        if suite.image:
+            result = sandbox.exec(_EMPTY)
+            if result.exit_code:
+                reason = (result.stderr.strip().splitlines() or [f"exit status {result.exit_code}"])[0]
+                raise TaskError(f"image {suite.image}: {suite.workspace} cannot be emptied: {reason}")
+        sandbox.upload(tree)
+    except BaseException:
+        sandbox.close()
+        raise
+    return sandbox
+
+
 def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
-    """Run the tests of `tree` in a fresh sandbox; the folder itself is only read.
+    """Run the tests of `tree` with pytest in a fresh sandbox; the folder itself is only read.
 
     Raises:
         InfrastructureError: the sandbox or the runner did not start.
     """
     nonce = secrets.token_hex(16)
     canaries = make_canaries(tree, suite.targets)
-    binds = {**python_binds(str(suite.python)), str(RUNNER): str(RUNNER)}
-    with make_sandbox(
-        suite.backend, limits=suite.limits, allow_unsafe=suite.allow_unsafe, binds=binds
-    ) as sandbox:
-        sandbox.upload(tree)
+    with open_sandbox(suite, tree) as sandbox:
         for path, text in canaries.files.items():
             sandbox.write(path, text)
         root = sandbox.workspace
@@ -112,15 +168,9 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
             "arguments": _pytest_arguments(tree, suite, root, canaries),
         }
         result = sandbox.exec(
-            [str(suite.python), "-s", "-P", str(RUNNER)],
+            [str(suite.python), "-s", "-c", RUNNER.read_text()],
             timeout=suite.limits.wall_s,
-            env={
-                "PATH": f"{suite.python.parent}:/usr/local/bin:/usr/bin:/bin",
-                "HOME": "/tmp",
-                "LANG": "C.UTF-8",
-                "PYTHONHASHSEED": "0",
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
+            env={**suite.env(), **RUN_ENV},
             cwd="/",
             stdin=(json.dumps(order) + "\n").encode(),
         )

@@ -16,9 +16,12 @@ How a patch is graded:
    hook implementation may come from a conftest file, from the tests, or from a package outside the tree.
 5. Besides, each of a few **canaries** must have failed: tests among the real ones that no honest run passes, with
    names made of the words of the real ones. A run that is not believed passes no id.
-6. Resolved = every expected id came exactly once, as passed. Missing, skipped and errored is not passed. Time-out,
-   kill and crash are failures of the patch; only a sandbox or a runner that does not start is an
-   `InfrastructureError`.
+6. Resolved = every expected id came exactly once, as passed. Missing, skipped and errored is not passed; a
+   pass-to-pass test that fails as a mark in the test files expects (xfail) is. Time-out, kill and crash are failures of
+   the patch; only a sandbox or a runner that does not start is an `InfrastructureError`.
+
+Where a record has a command and a log parser of its own, steps 2 to 5 are those of `agentgym.verifiers.logged`, a
+weaker channel; the report says so (`TestReport.channel`).
 
 What remains possible: the code under test runs in pytest's process. Code that undoes its changes before they are
 looked at, that disguises its functions as those of a conftest file, that rewrites the runner's own checks, or that
@@ -33,13 +36,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from agentgym.errors import TaskError
 from agentgym.sandbox import TreeError, scratch_folder
+from agentgym.verifiers.log_parsers import PYTEST_IDS
+from agentgym.verifiers.logged import hides_machinery, programs, run_logged
 from agentgym.verifiers.patches import Entry, PatchError, apply_patch, list_tree, overlay, parents
+from agentgym.verifiers.report import TestReport
 from agentgym.verifiers.suite import CONFIG_FILES, SuiteRun, TestSuite, junit_id, run_suite
 
 __all__ = [
@@ -71,71 +77,6 @@ _SUSPICIOUS = re.compile(
     r"\b(_?pytest|unittest|_exit|atexit|sys\.modules|settrace|setprofile|_getframe|currentframe|ctypes|__builtins__"
     r"|builtins|pluggy|gc\.get_\w+|inspect\.(stack|trace)|sys\.meta_path|sitecustomize)\b|/proc/|def __eq__"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TestReport:
-    """What grading a patch found.
-
-    Attributes:
-        resolved: every expected test passed.
-        f2p_passed, f2p_total, p2p_passed, p2p_total: counts of fail-to-pass and pass-to-pass tests.
-        applied: the diff could be applied.
-        tests_touched: the agent changed tests or configuration; those changes were dropped.
-        exit_code: of pytest; -1 if it was not run.
-        problem: why the tests could not be run or not be believed; empty otherwise.
-        seconds: wall time of grading.
-        statuses: expected id -> status; "missing" where it did not appear.
-        dropped: the changed paths that were not carried over.
-        suspicious: "path: line" of added code that reaches for the test machinery; evidence, no proof.
-        output: end of what the run printed.
-    """
-
-    __test__ = False
-
-    resolved: bool
-    f2p_passed: int = 0
-    f2p_total: int = 0
-    p2p_passed: int = 0
-    p2p_total: int = 0
-    applied: bool = True
-    tests_touched: bool = False
-    exit_code: int = -1
-    problem: str = ""
-    seconds: float = 0.0
-    statuses: Mapping[str, str] = field(default_factory=dict, repr=False)
-    dropped: tuple[str, ...] = ()
-    suspicious: tuple[str, ...] = ()
-    output: str = field(default="", repr=False)
-
-    @property
-    def score(self) -> float:
-        """1.0 if resolved, else 0.0: parts of a repair are not paid."""
-        return float(self.resolved)
-
-    @property
-    def components(self) -> dict[str, float]:
-        """Fractions of fail-to-pass and pass-to-pass tests passed, and the two flags as 0 or 1."""
-        sound = float(self.applied and not self.problem)
-        return {
-            "f2p": self.f2p_passed / max(1, self.f2p_total),
-            "p2p": self.p2p_passed / self.p2p_total if self.p2p_total else sound,
-            "applied": float(self.applied),
-            "tests_touched": float(self.tests_touched),
-        }
-
-    @property
-    def evidence(self) -> dict[str, str]:
-        """Texts for people: what failed, what was dropped, what looks like an attempt on the grader."""
-        failed = [f"{name}: {status}" for name, status in self.statuses.items() if status != "passed"]
-        texts = {
-            "problem": self.problem,
-            "not passed": "\n".join(failed[:50]),
-            "dropped": "\n".join(self.dropped[:50]),
-            "suspicious": "\n".join(self.suspicious[:50]),
-            "output": self.output,
-        }
-        return {name: text for name, text in texts.items() if text}
 
 
 class Protected:
@@ -196,6 +137,8 @@ class HiddenTests:
         suite: how its tests are run.
         fail_to_pass, pass_to_pass: the ids that must pass.
         test_patch: diff that brings the hidden tests.
+        held_out: ids that are run and reported, and part of no reward.
+        passing_before: fail-to-pass ids known to pass on the task's own tree; nobody is paid for them.
         most_entries, most_bytes: what an agent's tree may have more than the base.
     """
 
@@ -204,6 +147,8 @@ class HiddenTests:
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...] = ()
     test_patch: str = field(default="", repr=False)
+    held_out: tuple[str, ...] = ()
+    passing_before: frozenset[str] = frozenset()
     most_entries: int = MOST_ENTRIES
     most_bytes: int = MOST_BYTES
 
@@ -245,23 +190,31 @@ class HiddenTests:
             copy_tree(self.base, graded)
             before = list_tree(graded)
             hidden = self._add_hidden_tests(graded, before)
-            ids = (*self.fail_to_pass, *self.pass_to_pass)
-            protected = Protected(self.suite.targets, hidden, ids, before)
+            protected = self._protected(hidden, before)
             try:
                 carried, dropped = overlay(
                     graded, tree, protected=protected, since=before, skip=Protected.noise, **self.bounds()
                 )
             except TreeError as error:
                 return self.unreadable(error.strerror or error)
-            run = run_suite(graded, self.suite)
+            run = (run_logged if self.suite.command else run_suite)(graded, self.suite)
             suspicious = _suspicious_lines(self.base, graded, carried)
         return self._report(
             run,
-            dropped=tuple(path for path in dropped if not protected.noise(path)),
+            dropped=tuple(path for path in dropped if not Protected.noise(path)),
             suspicious=suspicious,
             seconds=time.monotonic() - start,
             problem=run.problem,
         )
+
+    def _protected(self, hidden: frozenset[str], before: Collection[str]) -> Callable[[str], bool]:
+        """Which paths a patch may not change."""
+        ids = (*self.fail_to_pass, *self.pass_to_pass, *self.held_out)
+        if not self.suite.command:
+            return Protected(self.suite.targets, hidden, ids, before)
+        targets = (*self.suite.targets, *programs(self.suite.command, before), ".")
+        protected = Protected(targets, hidden, ids, before)
+        return lambda path: protected(path) or hides_machinery(path, self.suite, before)
 
     def _add_hidden_tests(self, tree: Path, before: Mapping[str, Entry]) -> frozenset[str]:
         """Apply the test patch; what it changes is found by comparing rather than by reading it."""
@@ -282,16 +235,24 @@ class HiddenTests:
         suspicious: tuple[str, ...] = (),
         seconds: float = 0.0,
     ) -> TestReport:
-        statuses = expected_statuses(run, (*self.fail_to_pass, *self.pass_to_pass))
-        f2p = sum(statuses[name] == "passed" for name in self.fail_to_pass)
-        p2p = sum(statuses[name] == "passed" for name in self.pass_to_pass)
+        found = expected_statuses(
+            run, (*self.fail_to_pass, *self.pass_to_pass, *self.held_out), self.suite.log_parser
+        )
+        statuses = {name: found[name] for name in self.fail_to_pass}
+        for name in self.pass_to_pass:
+            statuses[name] = "passed" if found[name] == "xfailed" else found[name]
+        f2p = [name for name in self.fail_to_pass if statuses[name] == "passed"]
+        p2p = [name for name in self.pass_to_pass if statuses[name] == "passed"]
         everything = all(status == "passed" for status in statuses.values())
         return TestReport(
             resolved=bool(statuses) and everything and not problem,
-            f2p_passed=f2p,
+            f2p_passed=len(f2p),
             f2p_total=len(self.fail_to_pass),
-            p2p_passed=p2p,
+            f2p_before=len(self.passing_before.intersection(f2p)),
+            p2p_passed=len(p2p),
             p2p_total=len(self.pass_to_pass),
+            held_out_passed=sum(found[name] == "passed" for name in self.held_out),
+            held_out_total=len(self.held_out),
             applied=applied,
             tests_touched=bool(dropped),
             exit_code=run.exit_code if run else -1,
@@ -301,22 +262,42 @@ class HiddenTests:
             dropped=dropped,
             suspicious=suspicious,
             output=run.output if run else "",
+            channel="log" if self.suite.command else "report",
         )
 
 
-def expected_statuses(run: SuiteRun | None, expected: tuple[str, ...]) -> dict[str, str]:
-    """Status of each expected id, a node id or ``classname::name``; "missing" where it did not appear."""
+def expected_statuses(run: SuiteRun | None, expected: Iterable[str], log_parser: str = "") -> dict[str, str]:
+    """Status of each expected id, a node id or ``classname::name``; "missing" where it did not appear.
+
+    An id that was cut inside its parameters, as some records have them, stands for every test that starts so: all of
+    them must have passed.
+    """
     if run is None or run.problem:
         return dict.fromkeys(expected, "missing")
+    spelled = PYTEST_IDS.get(log_parser, str)
     by_name: dict[str, set[str]] = {}
     for node, status in run.statuses.items():
-        for name in {node, junit_id(node)}:
+        for name in {node, junit_id(node), spelled(node)}:
             by_name.setdefault(name, set()).add(status)
     result = {}
     for name in expected:
-        found = by_name.get(name, {"missing"})
-        result[name] = "passed" if found == {"passed"} else min(found - {"passed"})
+        found = by_name.get(name, set())
+        if not found and _is_cut(name):
+            found = set().union(*(statuses for full, statuses in by_name.items() if full.startswith(name)))
+        result[name] = _worst(found)
     return result
+
+
+def _is_cut(name: str) -> bool:
+    """Whether the bracket of a test's parameters does not close."""
+    return "[" in name and (not name.endswith("]") or name.count("[") > name.count("]"))
+
+
+def _worst(statuses: set[str]) -> str:
+    bad = statuses - {"passed", "xfailed"}
+    if bad or not statuses:
+        return min(bad, default="missing")
+    return "xfailed" if "xfailed" in statuses else "passed"
 
 
 def copy_tree(source: Path, target: Path) -> None:

@@ -41,9 +41,10 @@ def row(ok):
 
 @pytest.mark.parametrize("ok", [True, False])
 def test_validate(call, records, monkeypatch, ok):
-    report = {"n": 1, "ok": int(ok), "records": [row(ok)]}
+    report = {"n": 1, "ok": int(ok), "unknown": 0, "records": [row(ok)]}
 
-    def validate(given, *, progress):
+    def validate(given, *, repeats, jobs, backend, progress):
+        assert (repeats, jobs, backend) == (1, 1, "auto")
         print("noise on standard output")
         progress("pkg-1", 0, 1)
         assert [record.instance_id for record in given] == ["pkg-1"]
@@ -68,13 +69,17 @@ def test_grade(call, records, patch, monkeypatch, resolved):
         "score": 1.0,
         "components": parts,
         "seconds": 2.0,
+        "problem": None,
+        "not_passed": [] if resolved else ["t::a (failed)"],
+        "channel": "report",
     }
-    monkeypatch.setattr("agentgym.envs.swe.grading.grade_patch", lambda given, name, diff: verdict)
+    monkeypatch.setattr("agentgym.envs.swe.grading.grade_patch", lambda given, name, diff, backend: verdict)
     called = call("swe", "grade", records, "--patch", f"pkg-1={patch}", "--json")
     assert called.json == verdict
     assert called.code == (0 if resolved else 1)
     called = call("swe", "grade", records, "--patch", f"pkg-1={patch}")
     assert ("not resolved" in called.out) is not resolved
+    assert ("t::a (failed)" in called.out) is not resolved
 
 
 @pytest.mark.parametrize("given", ["pkg-1", "=x", "pkg-1=", "pkg-1=/no/such.diff"])
@@ -104,19 +109,47 @@ def test_records_that_are_not_there(call, tmp_path):
 
 
 def test_build(call, tmp_path, monkeypatch):
-    def build(sdist, out, *, count, seed, test_targets, progress):
+    rows = [{"candidate": "integer in a.py", "outcome": "not noticed", "detail": "", "seconds": 1.0}]
+    report = {"tried": 1, "outcomes": {"not noticed": 1}, "candidates": rows}
+
+    def build(sdist, out, *, count, seed, bugs, spread, jobs, test_targets, progress):
         progress("trying bug 1", 0, count)
-        assert (sdist, count, seed, test_targets) == ("pkg==1.0", 1, 7, None)
-        return [SimpleNamespace(instance_id="pkg-1")]
+        assert (sdist, count, seed, test_targets) == ("pkg==1.0", 1, 7, ())
+        assert (bugs, spread, jobs) == ((1, 2), "files", 2)
+        return SimpleNamespace(records=[SimpleNamespace(instance_id="pkg-1")], report=report)
 
     monkeypatch.setattr("agentgym.envs.swe.build.build_tasks", build)
     words = ["swe", "build", "--sdist", "pkg==1.0", "--count", "1", "--seed", "7", "--out", tmp_path]
+    words += ["--bugs", "1..2", "--spread", "files", "--jobs", "2"]
     assert call(*words, "--json").json == {
         "records": str(tmp_path / "tasks.jsonl"), "n": 1, "instance_ids": ["pkg-1"],
+        "tried": 1, "outcomes": {"not noticed": 1},
     }  # fmt: skip
     called = call(*words)
     assert called.code == 0
     assert "pkg-1" in called.out
+    assert "integer in a.py" in called.out
+    called = call(*words[:-6], "--bugs", "few")
+    assert called.code == 2
+    assert "N..M" in called.complaint
+
+
+def test_mine(call, tmp_path, monkeypatch):
+    def mine(sdists, out, *, count, jobs, test_targets, progress):
+        progress("trying", 0, 0)
+        assert (list(sdists), count, jobs) == (["pkg==1", "pkg==2"], None, 1)
+        return SimpleNamespace(records=[], report={"tried": 0, "outcomes": {}, "candidates": []})
+
+    monkeypatch.setattr("agentgym.envs.swe.mine.mine_sdists", mine)
+    monkeypatch.setattr(
+        "agentgym.envs.swe.history.last_versions", lambda name, n: [f"{name}=={i + 1}" for i in range(n)]
+    )
+    for words in (["--sdists", "pkg==1", "pkg==2"], ["--sdists", "pkg", "--last", "2"]):
+        called = call("swe", "mine", "--out", tmp_path, *words, "--json")
+        assert called.code == 1
+        assert called.json["n"] == 0
+    for words in ([], ["--repo", ".", "--sdists", "pkg"], ["--since", "x", "--sdists", "p"], ["--repo", ".", "--last", "2"]):
+        assert call("swe", "mine", "--out", tmp_path, *words).code == 2
 
 
 @pytest.mark.parametrize(

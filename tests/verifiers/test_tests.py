@@ -18,7 +18,15 @@ from agentgym.sandbox import Limits
 from agentgym.verifiers import suite as running
 from agentgym.verifiers.canaries import make_canaries
 from agentgym.verifiers.patches import tree_diff
-from agentgym.verifiers.tests import HiddenTests, Protected, TestSuite, junit_id, run_suite
+from agentgym.verifiers.tests import (
+    HiddenTests,
+    Protected,
+    SuiteRun,
+    TestSuite,
+    expected_statuses,
+    junit_id,
+    run_suite,
+)
 
 BROKEN = """\
 class Number:
@@ -799,3 +807,78 @@ def test_protected_paths() -> None:
         "a.so",
     ):
         assert not protected(path), path
+
+
+# Ids as records spell them
+
+
+def of(statuses: dict[str, str]) -> SuiteRun:
+    return SuiteRun(statuses, {}, problem="", exit_code=1, output="", seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("reported", "wanted", "status"),
+    [
+        ({"t.py::a[x y]": "passed", "t.py::a[x z]": "passed"}, "t.py::a[x", "passed"),
+        ({"t.py::a[x y]": "passed", "t.py::a[x z]": "failed"}, "t.py::a[x", "failed"),
+        ({"t.py::a[y]": "passed"}, "t.py::a[x", "missing"),
+        ({"t.py::a[b[0] c]": "passed"}, "t.py::a[b[0]", "passed"),
+        ({"t.py::a[x y]": "passed"}, "t::a[x", "passed"),  # as JUnit has it
+        ({"t.py::a[x]": "passed", "t.py::a[xy]": "failed"}, "t.py::a[x]", "passed"),  # whole: no prefix
+        ({"t.py::ab": "passed"}, "t.py::a", "missing"),
+        ({"t.py::a[x]": "skipped"}, "t.py::a[x", "skipped"),
+    ],
+)
+def test_a_cut_id_stands_for_all_tests_that_start_so(
+    reported: dict[str, str], wanted: str, status: str
+) -> None:
+    assert expected_statuses(of(reported), (wanted,)) == {wanted: status}
+
+
+def test_ids_as_a_parser_of_other_projects_spells_them() -> None:
+    run = of({"t.py::a[/home/me/x.pem]": "passed"})
+    assert expected_statuses(run, ("t.py::a[/x.pem]",), "pytest_options") == {"t.py::a[/x.pem]": "passed"}
+    assert expected_statuses(run, ("t.py::a[/x.pem]",), "pytest") == {"t.py::a[/x.pem]": "missing"}
+
+
+@pytest.mark.slow
+def test_an_expected_failure_counts_where_it_is_marked_and_must_only_not_break(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    put(base, "calc.py", "def add(a, b):\n    return a + b\n")
+    put(
+        base,
+        "tests/test_x.py",
+        "import pytest\nfrom calc import add\n\n\n"
+        "@pytest.mark.xfail\ndef test_marked():\n    assert add(1, 1) == 3\n\n\n"
+        "def test_plain():\n    assert add(1, 1) == 2\n",
+    )
+    suite = TestSuite(Path(sys.executable))
+    marked, plain = "tests/test_x.py::test_marked", "tests/test_x.py::test_plain"
+    assert HiddenTests(base, suite, (plain,), (marked,)).grade("").resolved
+    report = HiddenTests(base, suite, (marked,), (plain,)).grade("")
+    assert report.statuses[marked] == "xfailed"
+    assert not report.resolved
+    # Code under test that calls pytest.xfail hides nothing.
+    agent = Path(shutil.copytree(base, tmp_path / "agent"))
+    put(agent, "calc.py", "import pytest\n\n\ndef add(a, b):\n    pytest.xfail('no')\n")
+    report = HiddenTests(base, suite, (), (marked, plain)).grade_tree(agent)
+    assert set(report.statuses.values()) == {"skipped"}
+
+
+@pytest.mark.slow
+def test_held_out_tests_are_run_and_reported_only(base: Path, hidden: HiddenTests, agent: Path) -> None:
+    put(agent, "calc/__init__.py", FIXED.replace("a * b", "a * b + 1"))
+    tests = HiddenTests(base, hidden.suite, F2P, P2P[1:2], hidden.test_patch, held_out=P2P[:1])
+    report = tests.grade_tree(agent)
+    assert report.statuses[P2P[1]] == "failed"
+    assert P2P[0] not in report.statuses
+    put(agent, "calc/__init__.py", FIXED)
+    report = tests.grade_tree(agent)
+    assert report.resolved
+    assert report.held_out == {"held_out": 1.0}
+    tests = HiddenTests(
+        base, hidden.suite, F2P, (), hidden.test_patch, held_out=("tests/test_hidden.py::none", *P2P)
+    )
+    report = tests.grade_tree(agent)
+    assert report.resolved
+    assert report.held_out == {"held_out": pytest.approx(2 / 3)}

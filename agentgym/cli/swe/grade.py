@@ -27,6 +27,8 @@ class Args:
     """The records."""
     patch: Annotated[str, tyro.conf.arg(metavar="INSTANCE_ID=FILE.diff")]
     """The patch and the task it is for."""
+    backend: str = "auto"
+    """Of the sandbox: auto, bubblewrap or docker."""
     json: bool = False
     """Print JSON."""
 
@@ -39,7 +41,7 @@ def main(words: Sequence[str]) -> int:
         from agentgym.envs.swe.grading import grade_patch
         from agentgym.envs.swe.records import load_records
 
-        verdict = grade_patch(load_records(args.records), instance_id, patch)
+        verdict = grade_patch(load_records(args.records), instance_id, patch, backend=args.backend)
     if args.json:
         console.print_json(verdict)
     else:
@@ -69,3 +71,13 @@ def _print_verdict(verdict: dict[str, Any]) -> None:
         f"  failing tests it repairs: {parts['f2p']:.0%}; passing tests it keeps: {parts['p2p']:.0%}"
     )
     screen.print("  it touches tests: " + ("yes" if parts["tests_touched"] else "no"))
+    if "held_out" in verdict:
+        screen.print(f"  held-out tests passed: {verdict['held_out']['held_out']:.0%}")
+    if verdict["problem"]:
+        screen.print(f"  [red]problem:[/] {escape(verdict['problem'])}")
+    elif verdict["not_passed"]:
+        names = verdict["not_passed"]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        screen.print(f"  not passed: {escape(', '.join(names[:5]))}{more}")
+    if verdict["channel"] == "log":
+        screen.print("  its results were read from a log, which the patched code can write to")

@@ -1,15 +1,16 @@
 """Prove tasks: gold passes, nothing fails.
 
 Example:
-    agentgym swe validate tasks/tasks.jsonl
+    agentgym swe validate tasks/tasks.jsonl --repeats 3 --jobs 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.markup import escape
 from rich.table import Table
 
@@ -23,6 +24,12 @@ class Args:
 
     records: RECORDS
     """The records."""
+    repeats: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """How often each patch is graded; gold must pass and nothing fail every time."""
+    jobs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """How many records are looked at at once."""
+    backend: str = "auto"
+    """Of the sandbox: auto, bubblewrap or docker."""
     json: bool = False
     """Print JSON."""
 
@@ -36,12 +43,19 @@ def main(words: Sequence[str]) -> int:
 
         records = load_records(args.records)
         with console.Progress("records", len(records)) as progress:
-            report = validate_records(records, progress=progress.show)
-            progress.show("", len(records), len(records))
+            report = validate_records(
+                records,
+                repeats=args.repeats,
+                jobs=args.jobs,
+                backend=args.backend,
+                progress=progress.show,
+            )
     if args.json:
         console.print_json(report)
     else:
         _print_validation(report)
+    if report["unknown"]:
+        return console.INFRASTRUCTURE
     return console.OK if report["ok"] == report["n"] else console.NO
 
 
@@ -56,7 +70,7 @@ def _print_validation(report: dict[str, Any]) -> None:
         mark = "[green]ok[/]" if row["ok"] else "[red bold]NOT OK[/]"
         scores = ["-" if row[key] is None else f"{row[key]:g}" for key in ("gold", "null")]
         table.add_row(
-            mark, row["instance_id"], *scores, f"{row['seconds']:.1f}", escape(row["problem"] or "")
+            mark, escape(row["instance_id"]), *scores, f"{row['seconds']:.1f}", escape(row["problem"] or "")
         )
     screen = console.out()
     screen.print(table)

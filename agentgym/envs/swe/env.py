@@ -8,23 +8,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.core import AgentEnv, Episode, Task, TaskSet, ToolResult, Verdict, tool
+from agentgym.core import Episode, Task, TaskSet, Verdict
 from agentgym.envs.swe.builtin import builtin_records
+from agentgym.envs.swe.fields import texts_of
 from agentgym.envs.swe.prepare import PreparedTask, prepare
 from agentgym.envs.swe.records import SweRecord, load_records
-from agentgym.errors import SandboxError, TaskError, ToolError, UsageError
-from agentgym.sandbox import make_sandbox, python_binds, scratch_folder
-from agentgym.sandbox.base import MACHINE_ERRORS, ExecResult, Sandbox, Shell
+from agentgym.envs.swe.tools import SUBMIT_LINE, RepositoryTools
+from agentgym.errors import SandboxError, TaskError, UsageError, nearest
+from agentgym.sandbox import scratch_folder
+from agentgym.sandbox.base import MACHINE_ERRORS, Sandbox, TreeError
 from agentgym.tasks import FrozenDict, TaskSource
 from agentgym.tools import ToolCall
-from agentgym.verifiers.patches import LARGEST_FILE
-from agentgym.verifiers.tests import HiddenTests, Protected, TestReport
+from agentgym.verifiers.patches import tree_diff
+from agentgym.verifiers.report import REWARDS, TestReport
+from agentgym.verifiers.suite import open_sandbox
+from agentgym.verifiers.tests import HiddenTests, Protected
 
-_LINES_SHOWN = 400
-_ENTRIES_SHOWN = 200
+_LONGEST_DIFF = 1_000_000  # characters kept in the verdict's evidence
 
 
-class SweEnv(AgentEnv):
+class SweEnv(RepositoryTools):
     """Repair a defect in a repository, with a shell and an editor; hidden tests decide.
 
     ## Description
@@ -33,20 +36,30 @@ class SweEnv(AgentEnv):
     that are there, and calls ``submit``.
 
     ## Actions
-    Calls of the tools ``bash``, ``view``, ``edit``, ``create``, ``submit`` in the protocol chosen. Every command of
-    ``bash`` starts in the repository's root in a shell of its own, unless `persistent_shell`; with the protocol
-    "bash", which knows only that tool, the command ``submit`` submits.
+    Calls of the tools ``bash``, ``view``, ``search``, ``edit``, ``create``, ``submit`` in the protocol chosen. Every
+    command of ``bash`` starts in the repository's root in a shell of its own, unless `persistent_shell`. With the
+    protocol "bash", which knows only that tool, a command submits whose output begins with the line
+    ``COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT`` and whose exit status is 0, as in mini-swe-agent; what it prints after
+    that line is ignored, the tree is what counts. The command ``submit`` does the same.
 
     ## Observations
     What the tools answer: a command's output with its exit status where that is not 0, numbered lines of a file, what
     was changed. Long answers are cut in the middle.
 
     ## Reward
-    0 before the end. At the end, also when turns run out, 1.0 if the policy's changes resolve the task, else 0.0: they
-    are taken out of the sandbox, restricted to files that are neither tests nor configuration, put on a fresh copy of
-    the tree, and graded in a fresh sandbox with tests the policy never saw. A tree that has grown by more than 30,000
-    files and folders or 64 MiB, or that cannot be read, resolves nothing. `verdict.components` holds the fractions of
-    fail-to-pass (``f2p``) and pass-to-pass (``p2p``) tests passed.
+    0 before the end. At the end, also when turns run out, the policy's changes are taken out of the sandbox, restricted
+    to files that are neither tests nor configuration, put on a fresh copy of the tree, and graded in a fresh sandbox
+    with tests the policy never saw. A tree that has grown by more than 30,000 files and folders or 64 MiB, or that
+    cannot be read, resolves nothing. What is paid, with `R` fail-to-pass tests that pass now out of `N` that did not
+    before, and `B` pass-to-pass tests that do not pass:
+
+    - "binary": 1.0 if the task is resolved (`R` = `N`, `B` = 0), else 0.0.
+    - "fraction": ``max(0, R - B) / N``: a broken test costs what a repaired one earns.
+    - "gated": ``R / N`` if `B` = 0, else 0.0.
+
+    A policy that changes nothing gets 0 in each, and breaking more never pays more. `verdict.passed` means resolved in
+    each. `verdict.components` holds the fractions of fail-to-pass (``f2p``) and pass-to-pass (``p2p``) tests passed;
+    `verdict.held_out` that of the record's held-out tests, which are part of no reward.
 
     ## Episode end
     Terminated by ``submit``; truncated after `max_turns` (default 40) or `max_seconds`.
@@ -63,6 +76,7 @@ class SweEnv(AgentEnv):
         persistent_shell: keep one shell, so that ``cd`` and variables last. `restore` starts it anew.
         output_chars: longest answer of a tool; the middle is cut.
         hints: show the record's hints below the problem statement.
+        reward: "binary", "fraction" or "gated".
         **kwargs: see `AgentEnv`.
 
     ## Version history
@@ -86,20 +100,22 @@ class SweEnv(AgentEnv):
         persistent_shell: bool = False,
         output_chars: int = 10_000,
         hints: bool = False,
+        reward: str = "binary",
         **kwargs: Any,
     ) -> None:
         if command_timeout <= 0 or output_chars < 200:
             raise UsageError(
                 f"expected command_timeout > 0 and output_chars >= 200, got {command_timeout} and {output_chars}"
             )
+        if reward not in REWARDS:
+            raise UsageError(f"unknown reward {reward!r}.{nearest(reward, REWARDS)}")
         self.backend = backend
         self.allow_unsafe = allow_unsafe
         self.command_timeout = command_timeout
         self.persistent_shell = persistent_shell
         self.output_chars = output_chars
         self.hints = hints
-        self._sandbox: Sandbox | None = None
-        self._shell: Shell | None = None
+        self.reward = reward
         self._prepared: PreparedTask | None = None
         super().__init__(**kwargs)
 
@@ -116,96 +132,12 @@ class SweEnv(AgentEnv):
     def begin(self, task: Task) -> str:
         """Prepare the task's tree (once) and open a sandbox with a copy of it."""
         record = record_of(task)
-        self._prepared = prepare(record, backend=self.backend, allow_unsafe=self.allow_unsafe)
-        self._open_sandbox().upload(self._prepared.repository)
+        self._prepared = self._prepare(task)
+        self._open_sandbox()
         prompt = record.problem_statement
         if self.hints and record.hints_text:
             prompt += f"\n\nHints:\n{record.hints_text}"
         return prompt
-
-    @tool
-    def bash(self, command: str) -> ToolResult:
-        """Run a shell command in the repository's root and return what it prints.
-
-        Args:
-            command: the command; may have several lines.
-        """
-        if command.strip() == "submit":
-            return ToolResult(self.submit())
-        _refuse_nul("a command", command)
-        timeout = max(0.1, min(self.command_timeout, self.seconds_left))
-        if self.persistent_shell:
-            if self._shell is None:
-                self._shell = self.sandbox.shell()
-            result = self._shell.run(command, timeout=timeout)
-        else:
-            result = self.sandbox.exec(command, timeout=timeout)
-        return ToolResult(
-            self._shown(result, timeout), error=result.exit_code != 0, exit_code=result.exit_code
-        )
-
-    @tool
-    def view(self, path: str, start: int = 1, end: int | None = None) -> str:
-        """Show a file with line numbers, or list a folder.
-
-        Args:
-            path: relative to the repository's root.
-            start: first line to show.
-            end: last line to show; by default 400 lines from the first.
-        """
-        _refuse_nul("a path", path)
-        try:
-            text = self._read(path)
-        except IsADirectoryError:
-            return self._listed(path)
-        lines = text.splitlines()
-        last = min(len(lines), start + _LINES_SHOWN - 1 if end is None else end)
-        if lines and not 1 <= start <= len(lines):
-            raise ToolError(f"{path} has {len(lines)} lines; expected start between 1 and that, got {start}")
-        shown = "\n".join(f"{number:6}\t{lines[number - 1]}" for number in range(start, last + 1))
-        rest = f"\n... {len(lines) - last} more lines" if last < len(lines) else ""
-        return self._cut(shown) + rest
-
-    @tool
-    def edit(self, path: str, old: str, new: str) -> str:
-        """Replace a piece of a file's text. The old text must occur exactly once, white space included.
-
-        Args:
-            path: relative to the repository's root.
-            old: the text to replace.
-            new: the text to put there.
-        """
-        _refuse_nul("a path", path)
-        try:
-            text = self._read(path, exact=True)
-        except IsADirectoryError:
-            raise ToolError(f"{path} is a folder") from None
-        count = text.count(old) if old else 0
-        if count != 1:
-            raise ToolError(f"expected the old text to occur exactly once in {path}, it occurs {count} times")
-        self._write(path, text.replace(old, new))
-        line = text[: text.index(old)].count("\n") + 1
-        return f"Edited {path} at line {line}."
-
-    @tool
-    def create(self, path: str, content: str) -> str:
-        """Make a new file.
-
-        Args:
-            path: relative to the repository's root.
-            content: the file's text.
-        """
-        _refuse_nul("a path", path)
-        if self._exists(path):
-            raise ToolError(f"{path} exists already; change it with edit")
-        self._write(path, content)
-        return f"Created {path}."
-
-    @tool
-    def submit(self) -> str:
-        """Hand in the repository as it is now. This ends the task."""
-        self.finish()
-        return "Submitted."
 
     def verify(self, episode: Episode) -> Verdict:
         """Take the tree out of the sandbox and grade it somewhere else."""
@@ -216,7 +148,14 @@ class SweEnv(AgentEnv):
         with scratch_folder("submitted") as folder:
             tree = Path(folder, "tree")
             report = self._grade(self._prepared.tests, tree)
-        return Verdict(report.score, report.resolved, report.components, evidence=report.evidence)
+            patch = _diff_for_the_record(self._prepared.tests.base, tree)
+        return Verdict(
+            report.reward(self.reward),
+            report.resolved,
+            report.components,
+            held_out=report.held_out,
+            evidence=report.evidence | ({"patch": patch} if patch else {}),
+        )
 
     def gold(self) -> str:
         """Apply the gold patch, then submit."""
@@ -244,8 +183,31 @@ class SweEnv(AgentEnv):
 
     def secrets(self, task: Task) -> Sequence[str]:
         """The gold patch and the hidden tests."""
-        prepared = prepare(record_of(task), backend=self.backend, allow_unsafe=self.allow_unsafe)
+        prepared = self._prepare(task)
         return [patch for patch in (prepared.gold_patch, prepared.record.test_patch) if patch]
+
+    def boundaries(self, task: Task) -> Mapping[str, Any]:
+        """No network, no history but HEAD's, nothing of the package's later releases or its upstream.
+
+        Tests and configuration are free to change: grading ignores what the policy did to them, and adding a test is
+        good work. A record may name more in its fields `protected_paths` and `readonly_paths`, absolute or below the
+        repository's root.
+        """
+        record, root = record_of(task), self.sandbox.workspace
+        owner, _, name = record.repo.rpartition("/")
+        paths = {
+            key: [posixpath.join(root, path) for path in texts_of(record.extra, key)]
+            for key in ("protected_paths", "readonly_paths")
+        }
+        return {
+            "workspace": root,
+            **paths,
+            "network": "none",
+            "package": name or None,
+            "upstream": [record.repo if "/" in owner else f"github.com/{record.repo}"] if owner else [],
+            "git_policy": "head",
+            "fresh_shell": not self.persistent_shell,
+        }
 
     def teardown(self) -> None:
         """Close the sandbox."""
@@ -272,14 +234,24 @@ class SweEnv(AgentEnv):
             raise TypeError("a SweEnv cannot be pickled or copied while an episode runs; use snapshot()")
         return super().__getstate__()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    @property
+    def system_prompt(self) -> str:
+        """The instructions and how to call the tools; with the protocol "bash" also how to submit."""
+        submit = f"To submit, run the command `echo {SUBMIT_LINE}` alone."
+        return "\n\n".join([super().system_prompt, *([submit] if self.protocol.name == "bash" else [])])
 
     @property
-    def sandbox(self) -> Sandbox:
-        """Where the policy works."""
-        if self._sandbox is None:
+    def prepared(self) -> PreparedTask:
+        """What the running episode's task needs."""
+        if self._prepared is None:
             raise UsageError("expected a running episode; call reset()")
-        return self._sandbox
+        return self._prepared
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, task: Task) -> PreparedTask:
+        partial = self.reward != "binary"
+        return prepare(record_of(task), backend=self.backend, allow_unsafe=self.allow_unsafe, partial=partial)
 
     def _grade(self, tests: HiddenTests, tree: Path) -> TestReport:
         """What the policy left in the way of being read is its failure; only the machine's faults are ours."""
@@ -297,92 +269,28 @@ class SweEnv(AgentEnv):
     def _open_sandbox(self) -> Sandbox:
         assert self._prepared is not None
         suite = self._prepared.tests.suite
-        output_bytes = 4 * self.output_chars
-        sandbox = make_sandbox(
-            self.backend,
-            limits=dataclasses.replace(suite.limits, wall_s=self.command_timeout, output_bytes=output_bytes),
-            allow_unsafe=self.allow_unsafe,
-            binds=python_binds(str(suite.python)),
-            env={
-                "PATH": f"{suite.python.parent}:/usr/local/bin:/usr/bin:/bin",
-                # Relative: commands start in the repository's root.
-                "PYTHONPATH": ":".join(suite.python_path),
-            },
+        limits = dataclasses.replace(
+            suite.limits, wall_s=self.command_timeout, output_bytes=4 * self.output_chars
         )
+        # Relative: commands start in the repository's root.
+        env = {**suite.env(), "PYTHONPATH": ":".join(suite.python_path)}
+        sandbox = open_sandbox(suite, self._prepared.repository, limits=limits, env=env)
         self._sandbox = self.episode.workspace = sandbox
         return sandbox
 
-    def _listed(self, path: str) -> str:
-        folder = posixpath.normpath(path or ".")
-        start_at = f"./{folder}" if folder.startswith("-") else folder  # find would take it for an option
-        command = ["find", start_at, "-maxdepth", "2"]
-        command += ["-not", "-path", "*/.git/*", "-not", "-name", "*.pyc"]
-        result = self.sandbox.exec(command, timeout=self.command_timeout)
-        entries = sorted(result.stdout.splitlines())
-        if not entries or result.timed_out:  # also of an empty folder it says the name
-            reason = "it took too long" if result.timed_out else result.stderr.strip()
-            raise ToolError(f"cannot list {path}: {reason or f'exit status {result.exit_code}'}")
-        more = [f"... {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
-        if result.exit_code:  # a folder in it that may not be read
-            more.append(f"[incomplete: {result.stderr.strip()[:200]}]")
-        return "\n".join(entries[:_ENTRIES_SHOWN] + more)
-
-    def _exists(self, path: str) -> bool:
-        """Whether a path is taken; asked of the files, as a command may not even start in a spoilt sandbox."""
-        try:
-            self.sandbox.read(path, most=0)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except PermissionError as error:
-            raise ToolError(f"cannot create {path}: {error.strerror or error}") from None
-        except OSError:  # a folder, a pipe, a file with content
-            return True
-        return True
-
-    def _read(self, path: str, *, exact: bool = False) -> str:
-        try:
-            content = self.sandbox.read(path, most=LARGEST_FILE)
-            return content.decode("utf-8", "strict" if exact else "replace")
-        except UnicodeDecodeError:
-            raise ToolError(f"{path} is not UTF-8 text; change it with a shell command") from None
-        except FileNotFoundError:
-            raise ToolError(f"there is no file {path}") from None
-        except (PermissionError, OSError) as error:
-            if isinstance(error, IsADirectoryError):
-                raise
-            raise ToolError(f"cannot read {path}: {error.strerror or error}") from None
-
-    def _write(self, path: str, text: str) -> None:
-        try:
-            self.sandbox.write(path, text)
-        except OSError as error:
-            raise ToolError(f"cannot write {path}: {error.strerror or error}") from None
-
-    def _shown(self, result: ExecResult, timeout: float) -> str:
-        text = self._cut((result.stdout + result.stderr).rstrip("\n"))
-        notes = []
-        if result.timed_out:
-            notes.append(f"[stopped after {timeout:g} seconds]")
-        elif result.exit_code:
-            notes.append(f"[exit status {result.exit_code}]")
-        return "\n".join([*([text] if text else []), *notes]) or "[no output]"
-
-    def _cut(self, text: str) -> str:
-        if len(text) <= self.output_chars:
-            return text
-        half = self.output_chars // 2
-        return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
-
     def _written(self, name: str, **arguments: Any) -> str:
         if self.protocol.name == "bash" and name == "submit":
-            name, arguments = "bash", {"command": "submit"}
+            name, arguments = "bash", {"command": f"echo {SUBMIT_LINE}"}
         return self.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
 
 
-def _refuse_nul(what: str, text: str) -> None:
-    """The operating system takes texts up to the first NUL; a policy that writes one is told so."""
-    if "\0" in text:
-        raise ToolError(f"{what} cannot hold a NUL byte")
+def _diff_for_the_record(base: Path, tree: Path) -> str:
+    """What the policy changed, tests and configuration included; "" where nobody would read it."""
+    try:
+        diff = tree_diff(base, tree) if tree.is_dir() else ""
+    except TreeError:  # it has been graded as what it is: unreadable
+        return ""
+    return diff if len(diff) <= _LONGEST_DIFF else ""
 
 
 def record_tasks(records: Sequence[SweRecord], *, name: str) -> TaskSet:

@@ -3,171 +3,162 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shlex
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.pythonenv import environment, publish, swe_cache
-from agentgym.envs.swe.records import SweRecord
-from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
-from agentgym.errors import TaskError, nearest
-from agentgym.sandbox import make_sandbox, python_binds, scratch_folder
-from agentgym.sandbox.base import Limits
+from agentgym.envs.swe.pythonenv import swe_cache
+from agentgym.envs.swe.records import SweRecord, missing, write_atomic
+from agentgym.envs.swe.repo import apply_patch, tree_diff
+from agentgym.envs.swe.trees import (
+    REPORT_BYTES,
+    TIME_S,
+    image_facts,
+    prepared_tree,
+    task_python,
+    task_suite,
+    task_tree,
+)
+from agentgym.errors import InfrastructureError, TaskError, nearest, whole_number
+from agentgym.sandbox import scratch_folder
+from agentgym.verifiers.log_parsers import PARSERS, PYTEST_IDS
 from agentgym.verifiers.tests import HiddenTests, TestReport, TestSuite, copy_tree
 
-REPORT_BYTES = 64 << 20  # a suite of some hundred thousand tests
-TIME_S = 300.0  # for one run of the tests, where a record sets nothing
+__all__ = [
+    "REPORT_BYTES",
+    "gold_patch",
+    "grade",
+    "grade_patch",
+    "grade_tree",
+    "hidden_tests",
+    "task_python",
+    "task_tree",
+    "validate_records",
+]
+
+_SHORTEST_LIMIT_S = 60.0  # for one run of the tests, where a record sets nothing
+_CLEAN_RUNS = 10  # and how many runs on a clean tree fit; a defect may make every test slow to report
 
 # Arguments of a record's own test command that its runner does not need or may not have.
 _DROPPED = re.compile(
-    r"-x|--exitfirst|--maxfail(=.*)?|--junit-?xml(=.*)?|-n|--numprocesses(=.*)?|--cov.*|--color(=.*)?"
+    r"-x|--exitfirst|--maxfail(=.*)?|--junit-?xml(=.*)?|-n(\d+|auto)?|--numprocesses(=.*)?|--(no-)?cov.*|--color(=.*)?"
 )
 _WITH_VALUE = "--junitxml --junit-xml -n --numprocesses --maxfail --cov --cov-report --color".split()
 
 
-def task_python(record: SweRecord) -> Path:
-    """Interpreter of the task's environment, installed on first use.
+def hidden_tests(
+    record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False, partial: bool = False
+) -> HiddenTests:
+    """The verifier of one task, with everything prepared that it needs.
+
+    Where the record sets no time limit, the tests are run once on the repaired tree, and a run may take ten times as
+    long as that, and at least a minute; the time is kept.
+
+    Args:
+        record: the task.
+        backend: for `make_sandbox`.
+        allow_unsafe: for `make_sandbox`.
+        partial: parts of a repair will be paid, so it is found out (once) which fail-to-pass tests pass anyway.
 
     Raises:
-        TaskError: the record wants another Python version.
+        TaskError: the record is wrong.
+        InfrastructureError: something it needs could not be installed or started.
     """
-    running = sys.version_info[:3]
-    for clause in filter(None, record.python.replace(" ", "").split(",")):
-        if not _satisfies(running, clause):
-            version = ".".join(map(str, running))
-            raise TaskError(f"{record.instance_id}: needs Python {record.python}, this is {version}")
-    return environment(record.requirements)
-
-
-def _satisfies(running: tuple[int, ...], clause: str) -> bool:
-    match = re.fullmatch(r"(>=|<=|==|!=|~=|>|<)([0-9]+(?:\.[0-9]+)*)(\.\*)?", clause)
-    if match is None:
-        raise TaskError(f"expected `python` to be a version range such as '>=3.9,<3.13', got {clause!r}")
-    operator, digits, star = match.groups()
-    wanted = tuple(int(part) for part in digits.split("."))
-    if star or operator == "~=":
-        prefix = wanted if star else wanted[:-1]
-        same = running[: len(prefix)] == prefix
-        return same != (operator == "!=") and (operator != "~=" or running >= wanted)
-    wanted = (*wanted, 0, 0)[:3]
-    answers = {">=": running >= wanted, "<=": running <= wanted, ">": running > wanted, "<": running < wanted}
-    return {**answers, "==": running == wanted, "!=": running != wanted}[operator]
-
-
-def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> Path:
-    """The tree as the policy gets it, without `.git`: snapshot, bug patch, set-up commands.
-
-    Prepared once and kept in the cache folder: only read it, copy to use.
-
-    Raises:
-        TaskError: the snapshot is wrong, the bug patch does not apply, or a set-up command fails.
-    """
-    snapshot = record.snapshot_path()
-    requirements = record.requirements if record.setup else ()
-    key = [_digest(snapshot.read_bytes()), record.bug_patch, record.setup, requirements]
-    place = swe_cache() / "trees" / _digest(json.dumps(key).encode())[:20]
-    if not place.is_dir():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent) as folder:
-            tree = Path(folder, "tree")
-            unpack(snapshot, tree)
-            clean_tree(tree)
-            try:
-                apply_patch(tree, record.bug_patch)
-            except TaskError as error:
-                raise TaskError(f"{record.instance_id}: its bug patch: {error}") from None
-            if record.setup:
-                tree = _set_up(record, tree, backend, allow_unsafe)
-            publish(tree, place)
-    return place
-
-
-def _set_up(record: SweRecord, tree: Path, backend: str, allow_unsafe: bool) -> Path:
-    python = task_python(record)
-    prepared = tree.with_name("prepared")
-    binds = python_binds(str(python))
-    env = {"PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
-    with make_sandbox(backend, limits=task_limits(record), binds=binds, allow_unsafe=allow_unsafe) as sandbox:
-        sandbox.upload(tree)
-        for command in record.setup:
-            result = sandbox.exec(command if isinstance(command, str) else list(command), env=env)
-            if result.exit_code:
-                text = command if isinstance(command, str) else shlex.join(command)
-                raise TaskError(
-                    f"{record.instance_id}: set-up command {text!r} failed with exit status {result.exit_code}:"
-                    f" {(result.stderr or result.stdout).strip()[-300:]}"
-                )
-        sandbox.download(".", prepared)
-    return prepared
-
-
-def task_limits(record: SweRecord) -> Limits:
-    """The sandbox limits of one test run."""
-    default = Limits()
-    return Limits(
-        wall_s=record.limits.time_s or TIME_S,
-        memory_mb=record.limits.memory_mb or default.memory_mb,
-        processes=record.limits.processes or default.processes,
-        output_bytes=REPORT_BYTES,
-    )
-
-
-def hidden_tests(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> HiddenTests:
-    """The verifier of one task, with everything prepared that it needs."""
-    return HiddenTests(
-        base=task_tree(record, backend=backend, allow_unsafe=allow_unsafe),
-        suite=TestSuite(
-            python=task_python(record),
-            targets=record.test_targets,
-            python_path=record.python_path,
-            arguments=_command_arguments(record),
-            limits=task_limits(record),
-            backend=backend,
-            allow_unsafe=allow_unsafe,
-        ),
+    suite = task_suite(record, backend=backend, allow_unsafe=allow_unsafe)
+    tests = HiddenTests(
+        base=prepared_tree(record, suite),
+        suite=_with_command(record, suite),
         fail_to_pass=record.fail_to_pass,
         pass_to_pass=record.pass_to_pass,
         test_patch=record.test_patch,
+        held_out=record.held_out,
     )
+    if record.limits.time_s is None:
+        gold = gold_patch(record, backend=backend, allow_unsafe=allow_unsafe)
+        seconds = _kept(record, tests, "seconds", lambda: tests.grade(gold).seconds)
+        limit = min(TIME_S, max(_SHORTEST_LIMIT_S, _CLEAN_RUNS * seconds))
+        tests = replace(tests, suite=replace(tests.suite, limits=replace(suite.limits, wall_s=limit)))
+    if partial:
+        before = _kept(record, tests, "before", lambda: _passing(tests.grade("")))
+        tests = replace(tests, passing_before=frozenset(before))
+    return tests
 
 
-def _command_arguments(record: SweRecord) -> tuple[str, ...]:
-    """What a record's own test command says to pytest; targets and report options are the runner's."""
-    if not record.test_command:
-        return ()
-    names = [word.rpartition("/")[2] for word in record.test_command]
-    programs = [number for number, name in enumerate(names) if name in ("pytest", "py.test")]
-    if not programs:
+def _passing(report: TestReport) -> list[str]:
+    return [name for name, status in report.statuses.items() if status == "passed"]
+
+
+def _kept(record: SweRecord, tests: HiddenTests, what: str, measure: Callable[[], Any]) -> Any:
+    """Something measured by running the tests, from the cache folder if it was measured before."""
+    suite = tests.suite
+    key = [tests.base.name, record.patch, record.test_patch, suite.targets, suite.arguments, suite.command]
+    key += [str(suite.python), suite.image, record.fail_to_pass]
+    file = swe_cache() / "measured" / f"{_digest(json.dumps(key).encode())[:20]}-{what}.json"
+    if not file.is_file():
+        write_atomic(file, json.dumps(measure()).encode())
+    return json.loads(file.read_text())
+
+
+def _with_command(record: SweRecord, suite: TestSuite) -> TestSuite:
+    """Our own pytest runner with the record's options; or its command, if that is no pytest or the runner too new."""
+    place = _pytest_place(record.test_command)
+    command = record.test_command or ("pytest", "-rA")
+    if place is not None or not record.test_command:
+        runner = not suite.image or image_facts(suite.image, suite.workspace, record.image_python).runner
+        if runner and record.log_parser in ("", *PYTEST_IDS):
+            words = () if place is None else record.test_command[place:]
+            return replace(suite, arguments=_pytest_arguments(record, words), log_parser=record.log_parser)
+    if record.log_parser not in PARSERS:
+        got = shlex.join(record.test_command) or f"{suite.python}, which is too old for the private channel"
         raise TaskError(
-            f"{record.instance_id}: expected `test_command` to run pytest, got {shlex.join(record.test_command)!r}"
+            f"{record.instance_id}: expected `test_command` to run pytest, or a `log_parser` that reads what it prints"
+            f" ({', '.join(PARSERS)}); got {got!r} and log_parser {record.log_parser!r}"
         )
-    words = list(record.test_command[programs[0] + 1 :])
+    if record.log_parser not in PYTEST_IDS and not record.test_command:
+        raise TaskError(
+            f"{record.instance_id}: log_parser {record.log_parser!r} needs a `test_command`, it is empty"
+        )
+    return replace(suite, command=command, log_parser=record.log_parser)
+
+
+def _pytest_place(command: Sequence[str]) -> int | None:
+    """Where the arguments of pytest begin in a command, if it runs that."""
+    for number, word in enumerate(command):
+        if word.rpartition("/")[2] in ("pytest", "py.test"):
+            return number + 1
+    return None
+
+
+def _pytest_arguments(record: SweRecord, words: Sequence[str]) -> tuple[str, ...]:
+    """What a record's own test command says to pytest; targets and report options are the runner's."""
+    waiting = list(words)
     kept: list[str] = []
-    while words:
-        word = words.pop(0)
+    while waiting:
+        word = waiting.pop(0)
         if _DROPPED.fullmatch(word):
-            if word in _WITH_VALUE and words and not words[0].startswith("-"):
-                words.pop(0)
+            if word in _WITH_VALUE and waiting and not waiting[0].startswith("-"):
+                waiting.pop(0)
         elif word not in record.test_targets and not (word.startswith("{") and word.endswith("}")):
             kept.append(word)
     return tuple(kept)
 
 
-def gold_patch(record: SweRecord) -> str:
-    """The record's gold patch; for a synthetic task without one, the reverse of its bug patch."""
+def gold_patch(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> str:
+    """The record's gold patch; for a synthetic task without one, what takes its bug patch back."""
     if record.patch or not record.bug_patch:
         return record.patch
+    broken = task_tree(record, backend=backend, allow_unsafe=allow_unsafe)
     with scratch_folder("gold") as folder:
-        clean, broken = Path(folder, "clean"), Path(folder, "broken")
-        unpack(record.snapshot_path(), clean)
-        copy_tree(clean, broken)
-        apply_patch(broken, record.bug_patch)
+        clean = Path(folder, "clean")
+        copy_tree(broken, clean)
+        apply_patch(clean, record.bug_patch, reverse=True)
         return tree_diff(broken, clean)
 
 
@@ -186,50 +177,83 @@ def grade_tree(
 def validate_records(
     records: Sequence[SweRecord],
     *,
+    repeats: int = 1,
+    jobs: int = 1,
     backend: str = "auto",
     allow_unsafe: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Grade the gold patch and the empty patch of each record; a task is sound if they get 1 and 0.
+    """Grade the gold patch and the empty patch of each record; a task is sound if they get 1 and 0 every time.
 
     Args:
         records: the tasks.
+        repeats: how often each patch is graded; `gold` is the least and `null` the most of what they got.
+        jobs: how many records are looked at at once, each in sandboxes of its own.
         backend: for `make_sandbox`.
         allow_unsafe: for `make_sandbox`.
         progress: called with an instance id, how many are done, and how many there are.
 
     Returns:
-        What ``agentgym swe validate --json`` prints.
-
-    Raises:
-        InfrastructureError: a sandbox did not start; nothing is said about the tasks then.
+        What ``agentgym swe validate --json`` prints, `missing` being what keeps a record from being played. One whose
+        sandbox did not start has no `gold` and `null`, and counts as `unknown`: nothing is said about the task then.
     """
-    rows = []
-    for done, record in enumerate(records):
+    repeats, jobs = whole_number("repeats", repeats, least=1), whole_number("jobs", jobs, least=1)
+    done = itertools.count(1)
+
+    def look(record: SweRecord) -> dict[str, Any]:
+        row = _validate(record, repeats, backend, allow_unsafe)
         if progress is not None:
-            progress(record.instance_id, done, len(records))
-        start = time.monotonic()
-        row: dict[str, Any] = {"instance_id": record.instance_id, "gold": 0.0, "null": 0.0, "ok": False}
-        try:
-            if not record.fail_to_pass:
-                raise TaskError("FAIL_TO_PASS is empty: nothing tells a repaired tree from a broken one")
-            tests = hidden_tests(record, backend=backend, allow_unsafe=allow_unsafe)
-            gold, null = tests.grade(gold_patch(record)), tests.grade("")
-            row |= {"gold": gold.score, "null": null.score, "ok": gold.resolved and not null.resolved}
-            problem = _fault("the gold patch", gold) if not gold.resolved else ""
-            if null.resolved:
-                passes = "the empty patch passes: the tests do not see the defect"
-                problem = f"{problem}; {passes}" if problem else passes
-        except TaskError as error:
-            problem = str(error)
-        rows.append({**row, "seconds": round(time.monotonic() - start, 3), "problem": problem or None})
-    return {"n": len(rows), "ok": sum(row["ok"] for row in rows), "records": rows}
+            progress(record.instance_id, next(done), len(records))
+        return row
+
+    with ThreadPoolExecutor(jobs) as pool:
+        rows = list(pool.map(look, records))
+    unknown = sum(row["gold"] is None for row in rows)
+    return {"n": len(rows), "ok": sum(row["ok"] for row in rows), "unknown": unknown, "records": rows}
+
+
+def _validate(record: SweRecord, repeats: int, backend: str, allow_unsafe: bool) -> dict[str, Any]:
+    start = time.monotonic()
+    row: dict[str, Any] = {"instance_id": record.instance_id, "gold": 0.0, "null": 0.0, "ok": False}
+    row["missing"] = missing(record)
+    problems: list[str] = []
+    try:
+        if not record.fail_to_pass:
+            raise TaskError("FAIL_TO_PASS is empty: nothing tells a repaired tree from a broken one")
+        tests = hidden_tests(record, backend=backend, allow_unsafe=allow_unsafe)
+        gold = gold_patch(record, backend=backend, allow_unsafe=allow_unsafe)
+        if not gold:
+            raise TaskError("there is no gold patch: neither `patch` nor `bug_patch` is given")
+        golds = [tests.grade(gold) for _ in range(repeats)]
+        nulls = [tests.grade("") for _ in range(repeats)]
+        row |= {"gold": min(run.score for run in golds), "null": max(run.score for run in nulls)}
+        row["ok"] = row["gold"] == 1.0 and row["null"] == 0.0
+        problems = _faults(golds, nulls)
+    except TaskError as error:
+        problems = row["missing"] or [str(error)]
+    except InfrastructureError as error:
+        row |= {"gold": None, "null": None}
+        problems = [f"infrastructure: {error}"]
+    row["seconds"] = round(time.monotonic() - start, 3)
+    return {**row, "problem": "; ".join(problems) or None}
+
+
+def _faults(golds: Sequence[TestReport], nulls: Sequence[TestReport]) -> list[str]:
+    failed = [run for run in golds if not run.resolved]
+    faults = [_fault("the gold patch", failed[0])] if failed else []
+    if failed and len(golds) > 1:
+        faults.append(f"it resolves the task in {len(golds) - len(failed)} of {len(golds)} runs")
+    passes = sum(run.resolved for run in nulls)
+    if passes:
+        often = f" in {passes} of {len(nulls)} runs" if len(nulls) > 1 else ""
+        faults.append(f"the empty patch passes{often}: the tests do not see the defect")
+    return faults
 
 
 def _fault(what: str, report: TestReport) -> str:
     if report.problem:
         return f"{what} cannot be graded: {report.problem}"
-    failed = [f"{name} ({status})" for name, status in report.statuses.items() if status != "passed"]
+    failed = report.not_passed
     return f"{what} leaves {len(failed)} of {len(report.statuses)} tests not passed: {', '.join(failed[:3])}"
 
 
@@ -257,6 +281,10 @@ def grade_patch(
         "score": report.score,
         "components": {**report.components, **flags},
         "seconds": round(report.seconds, 3),
+        "problem": report.problem or None,
+        "not_passed": report.not_passed,
+        "channel": report.channel,
+        **({"held_out": report.held_out} if report.held_out else {}),
     }
 
 

@@ -34,14 +34,22 @@ class PreparedTask:
         return self
 
 
-def prepare(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> PreparedTask:
+def prepare(
+    record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False, partial: bool = False
+) -> PreparedTask:
     """Unpack, install and check what the task needs; kept on disk, so that only the first time costs.
+
+    Args:
+        record: the task.
+        backend: for `make_sandbox`.
+        allow_unsafe: for `make_sandbox`.
+        partial: parts of a repair will be paid, see `hidden_tests`.
 
     Raises:
         TaskError: the record is wrong.
         InfrastructureError: something it needs could not be installed or started.
     """
-    return _prepare(_ByIdentity(record), backend, allow_unsafe)
+    return _prepare(_ByIdentity(record), backend, allow_unsafe, partial)
 
 
 class _ByIdentity:
@@ -58,9 +66,9 @@ class _ByIdentity:
 
 
 @functools.lru_cache(maxsize=256)
-def _prepare(key: _ByIdentity, backend: str, allow_unsafe: bool) -> PreparedTask:
+def _prepare(key: _ByIdentity, backend: str, allow_unsafe: bool, partial: bool) -> PreparedTask:
     record = key.record
-    tests = hidden_tests(record, backend=backend, allow_unsafe=allow_unsafe)
+    tests = hidden_tests(record, backend=backend, allow_unsafe=allow_unsafe, partial=partial)
     repository = tests.base.parent.with_name("repositories") / tests.base.name
     if not repository.is_dir():
         repository.parent.mkdir(parents=True, exist_ok=True)
@@ -69,4 +77,5 @@ def _prepare(key: _ByIdentity, backend: str, allow_unsafe: bool) -> PreparedTask
             copy_tree(tests.base, built)
             make_repository(built)
             publish(built, repository)
-    return PreparedTask(record, repository, tests, gold_patch(record))
+    gold = gold_patch(record, backend=backend, allow_unsafe=allow_unsafe)
+    return PreparedTask(record, repository, tests, gold)

@@ -111,9 +111,10 @@ def test_tools(env: Any) -> None:
     assert "tests/test_basics.py" in said(env, "view", path=".")
     assert said(env, "view", path="none.py") == "there is no file none.py"
     assert said(env, "view", path="ledger.py", start=1000).startswith("ledger.py has 62 lines")
-    assert said(env, "edit", path="ledger.py", old="no such text", new="").endswith("it occurs 0 times")
-    assert said(env, "edit", path="ledger.py", old="def ", new="").endswith("it occurs 8 times")
-    assert said(env, "edit", path="ledger.py", old="", new="x").endswith("it occurs 0 times")
+    nothing = "the old text does not occur in ledger.py, nor anything like it"
+    assert said(env, "edit", path="ledger.py", old="no such text", new="") == nothing
+    assert "occurs 8 times, at lines 6, 17, 24, " in said(env, "edit", path="ledger.py", old="def ", new="")
+    assert "use create" in said(env, "edit", path="ledger.py", old="", new="x")
     assert said(env, "create", path="new/é.txt", content="ü\n") == "Created new/é.txt."
     assert said(env, "bash", command="cat new/é.txt") == "ü"
     assert (
@@ -125,6 +126,76 @@ def test_tools(env: Any) -> None:
         assert said(env, name, path="a\0b", **rest) == "a path cannot hold a NUL byte"
         assert "ledger" not in said(env, name, path="../../etc/shadow", **rest)
     assert said(env, "view", path="") == said(env, "view", path=".")
+
+
+def test_search(env: Any) -> None:
+    env.reset(options=TASK)
+    assert said(env, "search", pattern=r"def \w+\(text") == "ledger.py:6: def parse(text: str) -> int:"
+    found = said(env, "search", pattern="import", glob="test_*.py").splitlines()
+    assert found
+    assert all(line.startswith("tests/test_basics.py:") for line in found)
+    assert said(env, "search", pattern="undo", path="tests") == "no match"
+    assert said(env, "search", pattern="(") == (
+        "cannot search: expected a regular expression as Python reads it: missing ), unterminated subpattern at"
+        " position 0"
+    )
+    assert said(env, "search", pattern="x", path="none") == "cannot search: there is no file or folder none"
+    assert said(env, "search", pattern="x", path="a\0b") == "a path cannot hold a NUL byte"
+    said(env, "bash", command="seq 1 500 > n.txt; head -c 1000 /dev/zero > zero; echo main > .git/x")
+    lines = said(env, "search", pattern="^[0-9]+$").splitlines()
+    assert lines[0] == "n.txt:1: 1"
+    assert len(lines) == 101
+    assert lines[-1] == "... 400 more matches; 500 in 1 files"
+
+
+@pytest.mark.slow
+def test_a_search_without_end_is_stopped() -> None:
+    env = gymnasium.make("agentgym/SWE-v0", command_timeout=1.0)
+    env.reset(options=TASK)
+    said(env, "bash", command="printf 'a%.0s' {1..200} > a.txt; echo b >> a.txt")
+    assert said(env, "search", pattern="(a|a)*$") == "the search was stopped after 1 seconds"
+    env.close()
+
+
+def test_the_single_command_protocol_of_mini_swe_agent() -> None:
+    """One fenced command a message; the first line of its output submits, if it succeeds."""
+    env = gymnasium.make("agentgym/SWE-v0", protocol="bash")
+    env.reset(options=TASK)
+    line = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+    assert f"`echo {line}`" in env.unwrapped.system_prompt
+    block = "THOUGHT: the sign is wrong.\n\n```bash\n{}\n```"
+    for command in ("sed -i 's/+= last/-= last/' ledger.py", f"echo x; echo {line}", f"echo {line}; exit 1"):
+        assert not env.step(block.format(command))[2]
+    _, reward, terminated, _, info = env.step(block.format(f"echo {line} && git add -A && git diff --cached"))
+    assert (reward, terminated, info["resolved"]) == (1.0, True, True)
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fraction", "gated"])
+def test_parts_of_a_repair(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two defects at once: one repaired is half; a broken test takes it away."""
+    records = builtin_records()
+    both = dataclasses.replace(
+        records[2],
+        instance_id="both",
+        bug_patch=records[1].bug_patch + records[2].bug_patch,
+        fail_to_pass=records[1].fail_to_pass + records[2].fail_to_pass,
+        pass_to_pass=tuple(set(records[1].pass_to_pass) & set(records[2].pass_to_pass)),
+    )
+    env = SweEnv(tasks=[both], reward=kind)
+    for edits, expected in (
+        ((), 0.0),
+        ((FIX,), 0.5),
+        ((FIX, {"path": "ledger.py", "old": "shares < 1", "new": "shares < 0"}), 0.0),
+    ):
+        env.reset()
+        for edit in edits:
+            assert "Edited" in said(env, "edit", **edit)
+        _, reward, _, _, info = env.step(call("submit"))
+        assert reward == expected, (edits, info["verdict"])
+        assert not info["resolved"]
+    env.close()
 
 
 def test_the_tests_that_are_there_can_be_run(env: Any) -> None:
@@ -313,6 +384,8 @@ def test_copies_before_an_episode_only(env: Any) -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(UsageError, match="command_timeout > 0"):
         SweEnv(command_timeout=0)
+    with pytest.raises(UsageError, match="Did you mean 'binary'"):
+        SweEnv(reward="binry")
     with pytest.raises(TypeError, match="Did you mean 'command_timeout'"):
         gymnasium.make("agentgym/SWE-v0", comand_timeout=1)
     with pytest.raises(TaskError, match="Did you mean 'ledger-undo'"):
