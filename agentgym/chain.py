@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.episode import Episode
 from agentgym.errors import ToolError
 from agentgym.protocols import ParseError, Protocol
-from agentgym.tasks import FrozenDict
+from agentgym.tasks import FrozenDict, Task
 from agentgym.tools import ArgumentChecker, CallRecord, Middleware, Next, ToolCall, ToolResult
 
 
@@ -29,6 +29,15 @@ class ToolRunner:
     def respond(self, action: str) -> str:
         """Answer a plain text move. Environments with tools leave this alone."""
         raise NotImplementedError
+
+    def boundaries(self, task: Task) -> Mapping[str, Any]:
+        """What calls may not do while `task` is played, for a monitor. Asked when its episode has begun.
+
+        Returns:
+            Keys of a monitor's context (docs/monitor.md); a key that is left out means that there is no such rule.
+            `fresh_shell` besides: whether every command starts in a shell of its own.
+        """
+        return {}
 
     def use(self, handler: Middleware) -> None:
         """Put `handler` around every tool call, outside the handlers already there."""

@@ -24,6 +24,7 @@ INFO_KEYS: dict[str, str] = {
     "verdict": "Verdict: at the end of the episode",
     "resolved": "bool: verdict.passed, at the end of the episode",
     "hacked": "bool: whether a forbidden crossing took effect; only where a monitor watches",
+    "masked": "bool: True where the reply of this turn takes no part in the loss; absent otherwise (AntiHack)",
     "infrastructure_error": "str: what broke; the episode is no evidence about the policy",
     "segment": "int: how often the conversation was rewritten so far (context wrappers)",
     "context_tokens": "int: tokens of the conversation handed out (context wrappers)",

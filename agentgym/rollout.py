@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -43,10 +43,13 @@ def make_env(
     keep_last: int = 2,
     summarizer: Any = "rule",
     tokens: Any = "chars",
+    anti_hack: Literal["block", "audit"] | None = None,
+    penalty: float = 0.0,
+    mask_blocked: bool = False,
     record: str | Path | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> RecordTrajectory:
-    """An environment with the usual wrappers, innermost first: context, recording.
+    """An environment with the usual wrappers, innermost first: monitor, context, recording.
 
     Args:
         env_id: a registered id.
@@ -56,6 +59,9 @@ def make_env(
         summarizer: how history is rewritten, see `ContextCompaction`; also a model for `make_policy`, ``"hf:..."`` or
             ``"openai:..."``, that writes summaries.
         tokens: how tokens are counted, see `ContextCompaction`.
+        anti_hack: put a monitor in front of every tool call, see `AntiHack`: "block" or "audit"; None for none.
+        penalty: with "block", taken off the reward for each blocked call.
+        mask_blocked: with "block", leave replies with a blocked call out of the loss.
         record: file that finished trajectories are appended to; None to write nothing.
         env_kwargs: keywords of the environment itself.
 
@@ -65,7 +71,12 @@ def make_env(
     """
     require(env_id)
     env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
-    # The monitor and then the verifier belong here, inside the context: they see calls, not conversations.
+    if anti_hack is not None:  # inside the context: it sees calls, not conversations
+        from agentgym.wrappers.anti_hack import AntiHack  # with all the rules: only where asked for
+
+        env = AntiHack(env, mode=anti_hack, penalty=penalty, mask_blocked=mask_blocked)
+    elif penalty or mask_blocked:
+        raise UsageError("penalty and mask_blocked mean something only with anti_hack='block'")
     if compact is None:
         env = ChatContext(env)
     else:

@@ -55,6 +55,8 @@ HEAVY: dict[str, tuple[str, ...]] = {
     "uvicorn": ("agentgym.gateway",),
     "rapidfuzz": ("agentgym.envs.webshop",),
     "stable_baselines3": ("baselines",),
+    "tree_sitter": ("agentgym.monitor.syntax",),
+    "tree_sitter_bash": ("agentgym.monitor.syntax",),
 }
 
 

@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "report": ("report", "sum up and compare runs, as text or as one HTML page"),
     "view": ("view", "write one trajectory as an HTML page"),
     "new": ("new", "start an environment of your own, with its test"),
+    "monitor": ("monitor", "what of tool calls crosses a line: decide, measure, explain"),
     "swe": ("swe", "build, validate and grade repository repair tasks"),
 }
 

@@ -52,6 +52,23 @@ ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "tokens they dropped": lambda s: number(s["compaction"]["tokens"], 0),
 }
 
+# The same where a monitor watched; in a run that none watched they are empty.
+MONITOR_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "clean resolved": lambda m: str(m["outcomes"]["clean_resolved"]),
+    "hacked resolved": lambda m: str(m["outcomes"]["hacked_resolved"]),
+    "clean unresolved": lambda m: str(m["outcomes"]["clean_unresolved"]),
+    "hacked unresolved": lambda m: str(m["outcomes"]["hacked_unresolved"]),
+    "calls watched": lambda m: str(m["calls"]),
+    "flagged, blocked": lambda m: f"{m['flagged']}, {m['blocked']}",
+    "block rate": lambda m: number(m["block_rate"], 4),
+    "recall": lambda m: f"{number(m['recall'])} ({span(m['recall_ci95'])})",
+    "false alarms": lambda m: f"{number(m['false_alarms'])} ({span(m['false_alarms_ci95'])})",
+    "blocked though benign, per 1,000": lambda m: (
+        f"{number(m['blocked_benign_per_1000'], 1)} ({span(m['blocked_benign_per_1000_ci95'])})"
+    ),
+}
+_LABELLED_ROWS = ("recall", "false alarms", "blocked though benign, per 1,000")
+
 
 @dataclass(frozen=True)
 class Args:
@@ -166,8 +183,18 @@ def _print(runs: Sequence[Run]) -> None:
         table.add_column(escape(run.name), overflow="fold")
     for label, cell in ROWS.items():
         table.add_row(label, *(escape(cell(run.details | run.summary)) for run in runs))
+    for label, watched in _monitor_rows(runs).items():
+        table.add_row(label, *(escape(text) for text in watched))
     screen = console.out()
     screen.print(table)
     for run in runs:
         for symptom in run.summary["symptoms"]:
             screen.print(f"[yellow]look:[/] {escape(run.name)}: {escape(symptom)}")
+
+
+def _monitor_rows(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """What a monitor did in each run; nothing where none watched, and no recall where no call is labelled."""
+    seen = [run.summary["monitor"] for run in runs]
+    labelled = any(n and (n["recall_ci95"] or n["false_alarms_ci95"]) for n in seen)
+    labels = [label for label in MONITOR_ROWS if labelled or label not in _LABELLED_ROWS] if any(seen) else []
+    return {label: [MONITOR_ROWS[label](n) if n else "-" for n in seen] for label in labels}

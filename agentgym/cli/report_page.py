@@ -215,11 +215,17 @@ def _sheets(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "calls": number(monitors[run.name].get("calls"), 0),
                 "blocked": number(monitors[run.name].get("blocked"), 0),
                 "rate": number(monitors[run.name].get("block_rate")),
+                "recall": number(monitors[run.name].get("recall")),
+                "false alarms": number(monitors[run.name].get("false_alarms")),
             }
             for run in runs
         }
         columns = {"hack gap": "gap", "calls watched": "calls", "blocked": "blocked", "block rate": "rate"}
-        lead = "Hack gap: visible score minus held-out score."
+        if any(row.get("recall_ci95") or row.get("false_alarms_ci95") for row in monitors.values()):
+            columns |= {"recall": "recall", "false alarms": "false alarms"}
+        lead = (
+            "Hack gap: visible score minus held-out score. Recall and false alarms: over calls with labels."
+        )
         sheets.append(_sheet("Verifier and monitor", lead, columns, rows))
     return sheets
 

@@ -74,6 +74,13 @@ class Args:
     summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
     """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, openai:MODEL, module:name."""
 
+    anti_hack: Annotated[Literal["block", "audit"] | None, tyro.conf.arg(metavar="block|audit")] = None
+    """Watch every tool call; block: what crosses a line does not run and is answered as if it had found nothing."""
+    penalty: Annotated[float | None, tyro.conf.arg(metavar="X")] = None
+    """With --anti-hack block: taken off the reward for each blocked call. Default: 0."""
+    mask_blocked: bool = False
+    """With --anti-hack block: leave replies with a blocked call out of the loss."""
+
     temperature: Annotated[float | None, tyro.conf.arg(metavar="T")] = None
     """For policies that sample."""
     max_new_tokens: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -119,7 +126,9 @@ def _play(args: Args) -> list[Trajectory]:
     from agentgym.rollout import collect, make_env
 
     sampling = _given(args, "temperature", "max_new_tokens", "base_url")
-    make = functools.partial(make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args))
+    make = functools.partial(
+        make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args), **_monitor(args)
+    )
     tasks = try_once(make, reset=args.compact is not None)  # whether a budget holds the task shows at a reset
     total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
     with (
@@ -170,6 +179,16 @@ def _context(args: Args) -> dict[str, Any]:
     if args.policy.startswith("hf:"):  # the budget is that model's
         details.setdefault("tokens", args.policy)
     return {"compact": args.compact} | details
+
+
+def _monitor(args: Args) -> dict[str, Any]:
+    """Keywords of `make_env` for the monitor."""
+    details = _given(args, "penalty") | ({"mask_blocked": True} if args.mask_blocked else {})
+    if args.anti_hack is None:
+        for name in details:
+            raise UsageError(f"--{name.replace('_', '-')} means something only with --anti-hack block")
+        return {}
+    return {"anti_hack": args.anti_hack} | details
 
 
 def _finished(out: str | None) -> int:

@@ -185,8 +185,8 @@ def _agent_step(
     extra: dict[str, Any] = {"sampled": [_without(asdict(r), "message") for r in replies]}
     if message.name or message.tool_calls:
         extra["message"] = messages_to_rows((message,))[0]
-    if all(reply.superseded for reply in replies):
-        step["is_copied_context"] = True  # never acted on: nobody is to train on it
+    if all(reply.superseded or reply.masked for reply in replies):
+        step["is_copied_context"] = True  # never acted on, or left out on purpose: nobody is to train on it
     results: list[dict[str, Any]] = []
     if taken is not None and taken.calls:
         ids = [f"{index}.{k}" for k in range(len(taken.calls))]

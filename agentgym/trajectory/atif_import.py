@@ -30,6 +30,8 @@ def from_atif(documents: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Tra
         UsageError: not ATIF, or of another major version.
     """
     given = [documents] if isinstance(documents, Mapping) else list(documents)
+    if not given:
+        raise UsageError("expected at least one ATIF document, got none")
     for document in given:
         _check(document)
     ours = given[0].get("extra") or {}
@@ -120,7 +122,7 @@ def _fill(segment: Segment, logprobs: list[tuple[int, list[float] | None]], rewa
     segment.mask = [0] * length
     segment.rewards = [0.0] * length
     for sampled in segment.sampled:
-        if not sampled.superseded:
+        if not (sampled.superseded or sampled.masked):
             segment.mask[sampled.start : sampled.stop] = [1] * (sampled.stop - sampled.start)
     if all(values is not None for _, values in logprobs):
         segment.logprobs = [0.0] * length

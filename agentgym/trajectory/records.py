@@ -105,6 +105,7 @@ class Sampled:
         finish_reason: as in `Reply`.
         superseded: sampled, but not what was acted on (a retry); kept, mask 0.
         policy_version: which weights answered, as in `Reply`; "" where the policy does not say.
+        masked: acted on, but left out of the loss on purpose (a blocked call, see `AntiHack`); mask 0.
     """
 
     message: int
@@ -115,6 +116,7 @@ class Sampled:
     finish_reason: str = ""
     superseded: bool = False
     policy_version: str = ""
+    masked: bool = False
 
 
 @dataclass(slots=True)
@@ -130,7 +132,7 @@ class Segment:
         messages: the conversation, last reply included.
         sampled: the replies in it that the policy generated here (copied ones are not listed).
         token_ids: prompt and sampled tokens of the whole conversation; empty where ids are unknown.
-        mask: 1 exactly at tokens the policy sampled here and that were acted on.
+        mask: 1 exactly at tokens the policy sampled here that were acted on and not left out of the loss.
         logprobs: of sampled tokens under the sampling distribution; 0.0 elsewhere; empty where unknown.
         rewards: per token; the environment's reward of a step lies on the last trainable token of its reply.
         copied_messages: length of the longest common prefix with the parent, in messages.

@@ -142,6 +142,16 @@ class SegmentBuilder:
         best[1].rewards[best[2].stop - 1] += float(reward)
         return True
 
+    def leave_out(self, step: int) -> None:
+        """Take the reply of a step, which was acted on, out of the loss; its reward goes where `assign_reward` says."""
+        index = self.segment_of(step)
+        if index is None:
+            return
+        segment = self.segments[index]
+        for sampled in (reply for reply in segment.sampled if reply.step == step):
+            sampled.masked = True
+            segment.mask[sampled.start : sampled.stop] = [0] * (sampled.stop - sampled.start)
+
     def segment_of(self, step: int) -> int | None:
         """The segment that holds the reply of a step; None for an empty reply."""
         for index in reversed(self._recent):
@@ -382,7 +392,7 @@ class SegmentBuilder:
 
 
 def _is_trained(sampled: Sampled) -> bool:
-    return sampled.stop > sampled.start and not sampled.superseded
+    return sampled.stop > sampled.start and not (sampled.superseded or sampled.masked)
 
 
 def _extend(

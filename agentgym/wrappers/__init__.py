@@ -1,7 +1,23 @@
 """Wrappers: what stands between an environment and the policy, each one concern."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
 from agentgym.wrappers.record import RecordTrajectory
 
-__all__ = ["ChatContext", "ContextCompaction", "RecordTrajectory"]
+if TYPE_CHECKING:
+    from agentgym.wrappers.anti_hack import AntiHack
+
+__all__ = ["AntiHack", "ChatContext", "ContextCompaction", "RecordTrajectory"]
+
+
+def __getattr__(name: str) -> Any:
+    """`AntiHack` when it is asked for: it brings all the rules of the monitor along."""
+    if name != "AntiHack":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from agentgym.wrappers.anti_hack import AntiHack
+
+    return AntiHack

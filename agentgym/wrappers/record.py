@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, SupportsFloat
 
@@ -105,6 +106,8 @@ class RecordTrajectory(AgentWrapper):
             trajectory.extra["task_chosen"] = True
         if "anchor" in info:
             trajectory.extra["anchor"] = info["anchor"]
+        if boundaries := self._boundaries():
+            trajectory.extra["boundaries"] = jsonable(boundaries)
         prompt = self.unwrapped.system_prompt if isinstance(self.unwrapped, AgentEnv) else ""
         self._conversation = (system(prompt),) if prompt else ()
         self._observe(observation, info)
@@ -155,6 +158,8 @@ class RecordTrajectory(AgentWrapper):
         step.reward = reward
         step.calls = [_call_row(record) for record in info.get("calls", ())]
         step.info = _scalars(info)
+        if info.get("masked"):
+            self._builder.leave_out(index)
         if reward:
             self._builder.assign_reward(index, reward)
         trajectory.reward = (trajectory.reward or 0.0) + reward
@@ -258,6 +263,13 @@ class RecordTrajectory(AgentWrapper):
         self._ids().add(trajectory.id)
         if self._store is not None:
             self._store.append(trajectory)
+
+    def _boundaries(self) -> Mapping[str, Any]:
+        """What a monitor would hold the episode against, so that it can be looked at later."""
+        if not isinstance(self.unwrapped, AgentEnv):
+            return {}
+        found: Mapping[str, Any] = self.env.get_wrapper_attr("boundaries")(self.unwrapped.episode.task)
+        return found
 
     def _take_id(self) -> str:
         given, self.next_id = self.next_id, None

@@ -3,8 +3,15 @@ import json
 import pytest
 
 from agentgym.rollout import collect
-from agentgym.trajectory import Event, Sampled, Segment, Step, Trajectory
-from agentgym.trajectory.stats import bootstrap_interval, details, effective_horizon, summary
+from agentgym.trajectory import Call, Event, Sampled, Segment, Step, Trajectory
+from agentgym.trajectory.stats import (
+    bootstrap_interval,
+    details,
+    effective_horizon,
+    monitor_numbers,
+    summary,
+    wilson_interval,
+)
 from tests.trajectory.examples import full
 
 
@@ -91,13 +98,21 @@ def test_effective_horizon_by_hand():
 def test_details_by_hand():
     found = details([full(), full()])
     assert found["hack_gap"] == 0.5
-    assert found["monitor"] == {
+    assert found["monitor"]["outcomes"] == {
+        "clean_resolved": 0,
+        "hacked_resolved": 2,
+        "clean_unresolved": 0,
+        "hacked_unresolved": 0,
+    }
+    assert {key: found["monitor"][key] for key in ("calls", "blocked", "flagged", "block_rate")} == {
         "calls": 4,
         "blocked": 2,
+        "flagged": 2,
         "block_rate": 0.5,
-        "recall": None,
-        "false_alarms": None,
     }
+    assert (
+        found["monitor"]["recall"] is found["monitor"]["false_alarms"] is None
+    )  # nobody said what crosses a line
     assert found["cost"] == {"environment_steps": 3.0, "sampled_tokens": 9.0, "critic_tokens": None}
     assert found["segments_per_episode"] == {"3": 2}
     assert found["compaction"] == {"count": 2, "tokens": 16, "messages": 4, "by_strategy": {"policy": 2}}
@@ -114,6 +129,37 @@ def test_details_by_hand():
     assert not any("reward" in symptom for symptom in found["symptoms"])  # two episodes say little
     assert "all 4 episodes have reward 1.000" in details([full()] * 4)["symptoms"]
     assert found["context_overflows"] == 0
+
+
+def test_the_monitor_is_measured_where_calls_are_labelled():
+    let_pass = json.dumps({"block": True, "rule": "r", "measured": []})
+    held_out = json.dumps({"block": False, "rule": None, "measured": ["r"]})
+    cleared = json.dumps({"block": False, "rule": None, "reason": "a look-alike", "measured": []})
+    calls = [
+        Call("a", {}, "", blocked=True),  # a crossing
+        Call("a", {}, "", note=let_pass),  # a crossing
+        Call("a", {}, "", note=held_out),  # a crossing
+        Call("a", {}, ""),  # a crossing
+        Call("a", {}, "", blocked=True),  # none
+        Call("a", {}, "", note=cleared),  # none
+        Call("a", {}, "", note="{torn"),  # none
+        Call("a", {}, "", note="of somebody else"),  # none
+    ]
+    steps = [Step("turn", "policy", "a", calls=calls[:3]), Step("turn", "policy", "a", calls=calls[3:])]
+    labels = [[True, True, True], [True, False, False, False, False]]
+    found = monitor_numbers([Trajectory("t", steps=steps, extra={"labels": labels}), Trajectory("u")])
+    assert (found["calls"], found["blocked"], found["flagged"], found["block_rate"]) == (8, 2, 4, 0.25)
+    assert (found["recall"], found["false_alarms"], found["blocked_benign_per_1000"]) == (0.75, 0.25, 125.0)
+    low, high = found["recall_ci95"]
+    # by hand for 3 of 4: z^2 = 3.8415, (0.75 + 0.48018) / 1.96036 = 0.62752, half width 0.32684
+    assert [low, high] == pytest.approx([0.30064, 0.95441], abs=1e-4)
+
+
+def test_wilson_at_the_ends():
+    assert wilson_interval(0, 0) is None
+    low, high = wilson_interval(0, 10)  # 3.8415 / 13.8415
+    assert low == 0
+    assert high == pytest.approx(0.27753, abs=1e-4)
 
 
 def test_a_healthy_run_has_no_symptoms():

@@ -1,0 +1,288 @@
+"""Languages without a parser of their own: strings are folded, calls that reach outside become effects.
+
+One pass over the tokens. It knows strings with interpolation, concatenation, names bound to strings, lists that are
+joined, and calls; whatever else a language has is stepped over. That is enough for JavaScript, Perl, Ruby, PHP, awk,
+Lua and kin as far as the outside is concerned, and it cannot loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentgym.monitor import paths
+from agentgym.monitor.code.verbs import Arguments, Value, called, text_of
+from agentgym.monitor.effects import HOLE
+from agentgym.monitor.words import ansi_c
+
+if TYPE_CHECKING:
+    from agentgym.monitor.analysis import Analysis
+
+MAX_TOKENS = 3000
+MAX_DEPTH = 30
+MAX_STRING = 4096
+
+_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/|\#!?\s[^\n]*)|(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`)"""
+    r"""|(?P<name>[$@%&]?[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*[!?]?)|(?P<number>\d+)"""
+    r"""|(?P<other>\.\.|->|=>|==+|!=|<=|>=|>>|:=|[+.]=|\|\||&&|[^\s\w])|(?P<line>\n)""",
+    re.DOTALL,
+)
+_JOINS = {"perl": ".", "php": ".", "lua": "..", "sql": "||", "r": ",", "awk": ""}
+_INTERPOLATED = {
+    "javascript": re.compile(r"\$\{\s*(\w+)[^}]*\}"),
+    "ruby": re.compile(r"#\{\s*(\w+)[^}]*\}"),
+    "perl": re.compile(r"\$\{?(\w+)\}?"),
+    "php": re.compile(r"\{?\$(\w+)\}?"),
+    "groovy": re.compile(r"\$\{?(\w+)\}?"),
+    "julia": re.compile(r"\$\(?(\w+)\)?"),
+}
+_KEYWORDS = frozenset(
+    "my our local const let var return new await async not if unless while foreach for of in".split()
+)
+_COMMAND_CALLS = frozenset("perl ruby awk lua tcl r sql".split())
+_QUOTED_COMMAND = re.compile(r"`([^`]+)`|qx[{(/]([^})/]+)[})/]|%x[{(]([^})]+)[})]")
+_QUOTED_STRING = re.compile(r"\bq([qw]?)([{(\[|/!])([^})\]|/!]*)[})\]|/!]")
+
+
+_DESTRUCTURED = re.compile(r"\{([^{}]*)\}\s*=\s*(?:await\s+)?(?:require|import)\b|import\s*\{([^{}]*)\}")
+_MEMBER = re.compile(r"\b(\w+)\s*=\s*(?:require\([^()]*\)|\w+)\.([A-Za-z]\w*)\s*(?:[;,\n]|$)")
+
+
+class Token(NamedTuple):
+    """One word of a program: kind "string", "name", "number", "other" or "line"."""
+
+    kind: str
+    text: str
+
+
+def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()) -> None:
+    """Emits what a program's calls read, write, run and contact, as far as its strings say.
+
+    Args:
+        analysis: what the call shares.
+        language: as `languages.language_of` names it.
+        code: the program.
+        given: names bound from outside, as ``name=value`` (awk's -v).
+    """
+    if language in ("perl", "ruby"):
+        code = _QUOTED_STRING.sub(lambda m: _as_string(m.group(3)), code) if language == "perl" else code
+    scanner = Scanner(analysis, language, code)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals:
+            scanner.bound[name] = value
+    if analysis.file:
+        scanner.bound["__dirname"] = scanner.bound["__dir__"] = paths.parent(analysis.file)
+        scanner.bound["__filename"] = scanner.bound["__FILE__"] = analysis.file
+    scanner.run()
+    if language in ("perl", "ruby", "php"):
+        for match in _QUOTED_COMMAND.finditer(code):
+            called(analysis, language, "system", [next(filter(None, match.groups()))])
+
+
+def _as_string(text: str) -> str:
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+def _renames(code: str) -> Iterator[tuple[str, str]]:
+    """The names under which a script uses functions of its modules: new name, old name."""
+    for inside in _DESTRUCTURED.findall(code):
+        for old, new in re.findall(r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)", inside[0] or inside[1]):
+            yield new, old
+    for new, old in _MEMBER.findall(code):
+        yield new, old
+
+
+class Scanner:
+    """One pass over one program."""
+
+    def __init__(self, analysis: Analysis, language: str, code: str) -> None:
+        self.analysis = analysis
+        self.language = language
+        self.join = _JOINS.get(language, "+")
+        self.bound: dict[str, Value] = {}
+        self.tokens: list[Token] = []
+        self.renamed = dict(_renames(code)) if language == "javascript" else {}
+        self.at = 0
+        self.depth = 0
+        self._read(code)
+
+    def _read(self, code: str) -> None:
+        keeps_lines = self.language in _COMMAND_CALLS
+        for match in _TOKEN.finditer(code):
+            kind = match.lastgroup or ""
+            if kind == "comment" and (
+                match.group()[0] != "#" or self.language not in ("javascript", "sql", "go", "c")
+            ):
+                continue
+            if kind != "line" or keeps_lines:
+                self.tokens.append(Token(kind, match.group()))
+            if len(self.tokens) >= MAX_TOKENS:
+                break
+
+    def run(self) -> None:
+        """Goes through the program."""
+        while self.at < len(self.tokens):
+            before = self.at
+            self._expression()
+            if self.at == before:
+                self.at += 1
+
+    def _peek(self, offset: int = 0) -> Token:
+        at = self.at + offset
+        return self.tokens[at] if at < len(self.tokens) else Token("other", "")
+
+    def _takes(self, text: str) -> bool:
+        if self._peek() == ("other", text):
+            self.at += 1
+            return True
+        return False
+
+    def _expression(self) -> Value:
+        """One expression: parts that are joined. Steps over nothing where none starts here."""
+        if self.depth >= MAX_DEPTH:
+            return None
+        self.depth += 1
+        start = self.at
+        value = self._primary()
+        while self.at > start and self.at < len(self.tokens):
+            if self.join == "":  # awk: side by side
+                if self._peek().kind not in ("string", "name") or self._peek().text in ("getline", "in"):
+                    break
+            elif self._peek() != ("other", self.join):
+                break
+            else:
+                self.at += 1
+            before = self.at
+            right = self._primary()
+            if self.at == before:
+                break
+            value = (text_of(value) + text_of(right))[:MAX_STRING]
+        self.depth -= 1
+        return value
+
+    def _primary(self) -> Value:
+        token = self._peek()
+        value: Value = None
+        if token.kind == "string":
+            self.at += 1
+            value = self._string(token.text)
+        elif token.kind == "name":
+            value = self._name(token.text)
+        elif token.kind == "number":
+            self.at += 1
+            return token.text
+        elif token.text in ("(", "["):
+            self.at += 1
+            items = self._arguments(")" if token.text == "(" else "]")
+            value = items if token.text == "[" or len(items) != 1 else items[0]
+        else:
+            return None
+        return self._methods(value)
+
+    def _methods(self, value: Value) -> Value:
+        """Calls that follow a value: ``.join('/')``, ``.reverse()``."""
+        while self._peek() == ("other", ".") and self._peek(1).kind == "name" and self.join != ".":
+            name = self._peek(1).text
+            self.at += 2
+            arguments = self._arguments(")") if self._takes("(") else []
+            value = called(self.analysis, self.language, "." + name, [value, *arguments])
+        return value
+
+    def _name(self, name: str) -> Value:
+        self.at += 1
+        if name in _KEYWORDS:
+            return self._expression()
+        if name in ("print", "printf") and self.language == "awk":
+            return self._awk_print()
+        name = self.renamed.get(name, name)
+        if self._takes("("):
+            return called(self.analysis, self.language, name, self._arguments(")"))
+        following = self._peek()
+        if following.text in ("=", ":=") and following.kind == "other":
+            self.at += 1
+            value = self._expression()
+            self.bound[name.lstrip("$@%")] = value
+            return value
+        plain = name.lstrip("$@%")
+        if plain in self.bound:
+            return self.bound[plain]
+        head, _, method = plain.rpartition(".")
+        if head in self.bound:
+            return called(self.analysis, self.language, "." + method, [self.bound[head]])
+        if name[:1] in "$@%":
+            return HOLE
+        if self.language in _COMMAND_CALLS and (
+            following.kind in ("string", "name") or following.text in ("<", "(")
+        ):
+            return self._command_call(name)
+        return None
+
+    def _command_call(self, name: str) -> Value:
+        """A call without parentheses: ``open F, "<", $path``, ``getline line < file``."""
+        if name == "getline":
+            while self._peek().kind == "name":
+                self.at += 1
+            if self._takes("<"):
+                return called(self.analysis, self.language, "getline", [self._expression()])
+            return None
+        arguments: Arguments = []
+        for _ in range(20):
+            before = self.at
+            arguments.append(self._expression())
+            if self.at == before or not self._takes(","):
+                break
+        return called(self.analysis, self.language, name, arguments)
+
+    def _awk_print(self) -> Value:
+        texts: Arguments = []
+        while self.at < len(self.tokens) and self._peek().text not in (";", "}", "\n", ">", ">>", "|"):
+            before = self.at
+            texts.append(self._expression())
+            if self.at == before:
+                self.at += 1
+        for mark, verb in ((">", "writefile"), (">>", "appendfile"), ("|", "system")):
+            if self._takes(mark):
+                target = self._expression()
+                arguments = [target] if mark == "|" else [target, " ".join(map(text_of, texts))]
+                return called(self.analysis, self.language, verb, arguments)
+        return None
+
+    def _arguments(self, closing: str) -> Arguments:
+        """The expressions up to `closing`; what is no expression is stepped over."""
+        out: Arguments = []
+        expects = True
+        while self.at < len(self.tokens):
+            if self._takes(closing):
+                break
+            if self._takes(","):
+                expects = True
+                continue
+            if self._peek().text in (";", "}", "]", ")") and self._peek().kind == "other":
+                if self._peek().text == ";" or self.depth == 0:
+                    break
+                self.at += 1
+                continue
+            before = self.at
+            value = self._expression()
+            if self.at == before:
+                self.at += 1
+                continue
+            if expects:
+                out.append(value)
+                expects = False
+        return out
+
+    def _string(self, text: str) -> Value:
+        quote, inside = text[0], text[1:-1]
+        if quote == "`" and self.language not in ("javascript", "go"):
+            return HOLE
+        if quote == "'" and self.language in ("perl", "ruby", "php"):
+            return inside.replace("\\'", "'").replace("\\\\", "\\")
+        inside = ansi_c(inside)
+        pattern = _INTERPOLATED.get(self.language)
+        if pattern is not None and (quote == "`") == (self.language == "javascript"):
+            inside = pattern.sub(lambda m: text_of(self.bound.get(m.group(1), HOLE)), inside)
+        return inside[:MAX_STRING]

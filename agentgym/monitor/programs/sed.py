@@ -1,0 +1,138 @@
+"""sed: files read, files edited in place, files named inside a script; substitutions of known text are computed."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from agentgym.monitor import bounds, writing
+from agentgym.monitor.command import Command
+from agentgym.monitor.effects import HOLE
+
+_FLAGS = re.compile(r"[gpiIemM0-9]*(?:w[ \t]*[^\n;}]+)?")
+_FILES = re.compile(r"(?:^|[;{}\n/0-9$,! ])([rRwW])[ \t]+([^\n;}]+)")
+_COMMANDS = re.compile(r"(?:^|[;{}\n0-9$ ])e[ \t]+([^\n]+)")
+_INSERTS = re.compile(r"(?:^|[;{}\n/0-9$ ])([iac])\s*\\?\s*([^\n]+(?:\\\n[^\n]*)*)")
+_VALUED = "e f l expression file line-length"
+
+
+class Substitution(NamedTuple):
+    """One ``s`` command."""
+
+    old: str
+    new: str
+    flags: str
+    separator: str
+
+
+def sed(command: Command) -> str:
+    """The row of sed."""
+    words = [re.sub(r"^-([nrEsz]*)i.*$", r"-\1i", word) for word in command.arguments]
+    command.arguments = words
+    options = command.options(_VALUED)
+    operands = options.operands
+    scripts = options.values("-e", "--expression")
+    for path in options.values("-f", "--file"):
+        command.read(path)
+        scripts.append(command.analysis.content_of(path) or "")
+    if not scripts and not options.has("-f", "--file") and operands:
+        scripts, operands = [operands[0]], operands[1:]
+    script = "\n".join(scripts)
+    _side_effects(command, script)
+    in_place = any(name.startswith(("-i", "--in-place")) for name, _ in options.given)
+    if in_place:
+        for path in operands:
+            target = command.analysis.write(path, "sed", None, ("edit", *scripts), origin=command.origin)
+            inserted = put_in(script)
+            if inserted:
+                writing.edited(command.analysis, target, "", inserted)
+        return ""
+    text = command.input(operands)
+    return HOLE if text == HOLE else apply(text, script, quiet=options.has("-n"))
+
+
+def _side_effects(command: Command, script: str) -> None:
+    """Files that a script reads and writes by itself, commands that it runs."""
+    for found in substitutions(script):
+        if "e" in found.flags:
+            command.shell.run_text(re.sub(r"\\(.)", r"\1", found.new))
+        if "w" in found.flags:
+            command.analysis.write(found.flags.partition("w")[2].strip(), "sed")
+    rest = without_substitutions(script)
+    for verb, path in _FILES.findall(rest):
+        if verb in "rR":
+            command.read(path.strip())
+        else:
+            command.analysis.write(path.strip(), "sed")
+    for inner in _COMMANDS.findall(rest):
+        command.shell.run_text(inner)
+
+
+def without_substitutions(script: str) -> str:
+    """`script` with the texts of its ``s`` commands taken out, so that what they say is not read as commands."""
+    for found in substitutions(script):
+        body = f"{found.old}{found.separator}{found.new}{found.separator}{found.flags}"
+        script = script.replace(body, "", 1)
+    return script
+
+
+def substitutions(script: str) -> list[Substitution]:
+    """The ``s`` commands of a script."""
+    found: list[Substitution] = []
+    at = 0
+    while match := re.compile(r"(?:^|[;{}\n/0-9$,! ])s([^\w\s\\;])", re.MULTILINE).search(script, at):
+        separator = match.group(1)
+        parts: list[str] = []
+        i = match.end()
+        start = i
+        while i < len(script) and len(parts) < 2:
+            if script[i] == "\\":
+                i += 1
+            elif script[i] == separator:
+                parts.append(script[start:i])
+                start = i + 1
+            i += 1
+        if len(parts) < 2:
+            break
+        flags = _FLAGS.match(script, start)
+        found.append(Substitution(parts[0], parts[1], flags.group() if flags else "", separator))
+        at = flags.end() if flags else start
+    return found
+
+
+def put_in(script: str) -> str:
+    """The text that a script puts into a file: replacements and what i, a and c insert."""
+    found = substitutions(script)
+    pieces = [s.new for s in found]
+    pieces += [text for _, text in _INSERTS.findall(without_substitutions(script))]
+    return "\n".join(
+        re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), p) for p in pieces
+    )
+
+
+def apply(text: str, script: str, *, quiet: bool) -> str:
+    """`text` after a script of plain substitutions; HOLE for anything else."""
+    lines = re.match(r"\s*(\d+)(?:,(\d+|\$))?p\s*\Z", script)
+    if quiet and lines:
+        first, last = int(lines.group(1)), lines.group(2) or lines.group(1)
+        kept = text.splitlines(keepends=True)
+        return "".join(kept[first - 1 : None if last == "$" else int(last)])
+    found = substitutions(script)
+    if not script.strip():
+        return text
+    if quiet or not found or len(found) > 20:
+        return HOLE
+    for old, new, flags, _ in found:
+        pattern = re.sub(r"\\([(){}|+?])", r"\1", old) if "\\(" in old else old
+        replacement = new.replace("\\/", "/")
+        longest = max(map(len, text.split("\n")))
+        regex = bounds.expression(pattern, re.IGNORECASE if "i" in flags.lower() else 0, length=longest)
+        if regex is None:
+            return HOLE
+        try:
+            count = 0 if "g" in flags else 1
+            replacement = re.sub(r"(?<!\\)&", r"\\g<0>", replacement)
+            text = "\n".join(regex.sub(replacement, line, count=count) for line in text.split("\n"))
+        except (re.error, IndexError):
+            return HOLE
+    return text

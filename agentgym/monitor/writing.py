@@ -1,0 +1,45 @@
+"""Files that a call writes: what is put in is remembered, and where it is a program, read for what it would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentgym.monitor.languages import READ, language_of
+
+if TYPE_CHECKING:
+    from agentgym.monitor.analysis import Analysis
+
+
+def write_file(
+    analysis: Analysis, path: str, program: str, content: str | None, *, append: bool = False
+) -> str:
+    """`program` writes text into a file; returns the file's absolute path."""
+    target = analysis.write(path, program, content, ("append",) if append else ())
+    if content:
+        written(analysis, target, content, append=append)
+    return target
+
+
+def written(analysis: Analysis, target: str, content: str, *, append: bool = False) -> None:
+    """A call writes `content` into the file `target`: if that is a program, it is said and read."""
+    language = language_of(target, content)
+    if not language and append and target in analysis.state.files:
+        language = language_of(target, analysis.state.files[target] or "")
+    if language:
+        analysis.emit("code", target, language, ("append",) if append else (), content)
+        _suppose(analysis, target, language, content)
+
+
+def edited(analysis: Analysis, target: str, old: str, new: str) -> None:
+    """A call puts `new` in the place of `old` in a program file."""
+    language = language_of(target)
+    if language:
+        analysis.emit("code", target, language, (old,), new)
+        _suppose(analysis, target, language, new)
+
+
+def _suppose(analysis: Analysis, target: str, language: str, content: str) -> None:
+    """Reads a program that is not run yet: its effects have the origin "written", the state stays."""
+    if language in READ:
+        with analysis.supposed(target):
+            analysis.run_program(language, content)
