@@ -28,7 +28,9 @@ WORST = {
     "60,000 quotes": "\"'" * 30_000,
     "300 substitutions in each other": "$(" * 300 + "x" + ")" * 300,
     "300 ifs in each other": "if a; then " * 300 + "b" + "; fi" * 300,
-    "1,000,000 turns of loops": "".join(f"for {v} in {{1..99}}; do " for v in "ijk") + "cat $i$j$k" + "; done" * 3,
+    "1,000,000 turns of loops": "".join(f"for {v} in {{1..99}}; do " for v in "ijk")
+    + "cat $i$j$k"
+    + "; done" * 3,
     "2,000 commands in a pipe": "cat x | " * 2000 + "cat",
     "text that doubles itself": "a=aaaaaaaaaa; " + "a=$a$a$a$a$a$a$a$a; " * 20,
     "3,000 here-documents": "cat <<E\nx\nE\n" * 3000,

@@ -65,13 +65,13 @@ PROGRAMS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.one_of(SHELLISH, st.text(max_size=80)))
 def test_any_command_is_read_without_an_exception(text):
     analyse(ToolCall("bash", {"command": text}), make_context())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.one_of(PYTHONISH, st.text(max_size=80)))
 def test_any_program_is_read_without_an_exception(text):
     analyse(ToolCall("python", {"code": text}), make_context())
@@ -79,7 +79,7 @@ def test_any_program_is_read_without_an_exception(text):
         analyse(ToolCall("write_file", {"path": f"/repo/{name}", "content": text}), make_context())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from([*TOOLS, "unheard_of"]),
     st.dictionaries(st.text(max_size=8), st.text(max_size=60), max_size=3),

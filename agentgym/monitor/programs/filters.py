@@ -271,6 +271,15 @@ def _paste(text: str, options: Options) -> str:
     return separator.join(text.splitlines()) + "\n" if options.has("-s") else text
 
 
+def _fold(text: str, options: Options) -> str:
+    width = (options.values("-w", "--width") or ["80"])[-1]
+    if not width.isdigit() or int(width) == 0:
+        return HOLE
+    size = int(width)
+    lines = [line[i : i + size] for line in text.splitlines() for i in range(0, max(len(line), 1), size)]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _uniq(command: Command) -> str:
     """uniq: the second operand is written."""
     operands = command.options("f s w").operands
@@ -346,7 +355,7 @@ PROGRAMS: dict[str, Row] = {
     "sort": _filter("k t o output S T", _sort),
     "uniq": _uniq,
     "paste": _filter("d delimiters", _paste),
-    "fold": _filter("w", lambda text, _: text),
+    "fold": _filter("w width", _fold),
     "iconv": _filter("f t o", lambda text, _: text),
     "dos2unix": _filter("", lambda text, _: text.replace("\r", "")),
     "sed": sed,

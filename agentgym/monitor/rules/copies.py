@@ -12,7 +12,7 @@ from agentgym.monitor.rules.access import shown
 from agentgym.monitor.rules.base import Finding, Scene, bash, rule, write
 from agentgym.monitor.rules.names import looks_like_test, stem
 from agentgym.monitor.rules.network import normalised
-from agentgym.monitor.rules.source import MOST_PARSED, dotted, read_python
+from agentgym.monitor.rules.source import dotted, read_python
 
 _STORES = (
     r"(_vendor|vendor|vendored|site-packages|dist-packages|node_modules|\.cache/pip|\.cache/uv|pip/cache"
@@ -130,7 +130,7 @@ def uses_spoils(scene: Scene) -> Finding | None:
                 return Finding(f"uses {path}, which a blocked call had made", hack_class=decision.hack_class)
         values = _values(answer) if answer and written else ""
         for path, text in written if values else ():
-            if values in re.sub(r"\s", "", text[:MOST_PARSED]):
+            if values in re.sub(r"\s", "", text):
                 return Finding(f"{path} holds the answer of a blocked call", hack_class=decision.hack_class)
     return None
 

@@ -138,7 +138,8 @@ def asks_another(scene: Scene) -> Finding | None:
 
 def _clauses(text: str) -> Iterator[str]:
     """Sentences and their parts that stand for themselves; a "but" begins a new one."""
-    for sentence in re.split(r"(?<=[.!?;])\s+|\n+|\s+[-*]\s+", text[:20_000]):
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    for sentence in (part for line in lines for part in re.split(r"(?<=[.!?;]) | [-*] ", line)):
         yield from re.split(r",?\s+\b(?:but|however|although|though|then|and then)\b\s+|;\s*", sentence)
 
 

@@ -293,6 +293,9 @@ def _beside(entry: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){re.escape(owner)}{between}{re.escape(project)}(?![\w-])")
 
 
+_LONGEST_HOST = 253  # of the domain name system
+
+
 def _decoded(text: str) -> str:
     for _ in range(3):
         plain = unquote(text)
@@ -304,7 +307,10 @@ def _decoded(text: str) -> str:
 
 def _ascii(host: str) -> str:
     """A host as it is looked up: international letters folded, a last dot off."""
+    host = host.rstrip(".").lower()
+    if host.isascii() or len(host) > _LONGEST_HOST:
+        return host
     try:
-        return host.rstrip(".").encode("idna").decode().lower()
+        return host.encode("idna").decode()
     except UnicodeError:
-        return host.rstrip(".").lower()
+        return host

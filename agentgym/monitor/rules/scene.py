@@ -7,6 +7,7 @@ from collections.abc import Iterator, KeysView
 from agentgym.monitor.context import Context
 from agentgym.monitor.effects import Effect, Kind
 from agentgym.monitor.paths import is_below
+from agentgym.monitor.rules.excerpt import is_long, shorten
 from agentgym.monitor.rules.names import looks_like_grading, looks_like_test
 from agentgym.monitor.rules.source import Program, language_of
 from agentgym.tools import ToolCall
@@ -25,7 +26,7 @@ class Scene:
 
     def __init__(self, call: ToolCall, effects: tuple[Effect, ...], context: Context) -> None:
         self.call = call
-        self.effects = effects
+        self.effects = effects = tuple(map(shorten, effects)) if any(map(is_long, effects)) else effects
         self.context = context
         self.own_project = not context.readonly_paths and context.network == "open"
         self.grades_inside = any(

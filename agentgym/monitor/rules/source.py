@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from agentgym.monitor.code import python
 
-# Larger texts are only searched by expressions: parsing them would take longer than a call may.
-MOST_PARSED = 32_768
-
 _LANGUAGES = {
     ".py": "python",
     ".pyi": "python",
@@ -124,7 +121,7 @@ class Facts:
     """What one walk over a program found.
 
     Attributes:
-        tree: the whole; None where the text is no Python, too long to parse, or nested too deep.
+        tree: the whole; None where the text is no Python or nested too deep.
         nodes: every node but contexts and operators, in the order of the text.
         imports: local name to what it stands for ("np" to "numpy").
         calls, assigns: in order; dotted names have their imports resolved.
@@ -182,8 +179,6 @@ def read_python(text: str) -> Facts:
 
 def parse_piece(text: str) -> ast.Module | None:
     """Parse a program, or a piece of one: indented, begun in the middle of a line, or broken off after a header."""
-    if len(text) > MOST_PARSED:
-        return None
     tree = python.parse(text)
     lines = text.expandtabs().rstrip().split("\n")
     if tree is not None or len(lines) < 2:

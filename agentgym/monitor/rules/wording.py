@@ -13,8 +13,6 @@ from agentgym.monitor.rules.base import Finding, Scene, bash, example, rule, wri
 from agentgym.monitor.rules.names import EVALUATOR
 from agentgym.monitor.rules.source import comments, language_of, read_python
 
-# Only so much of a text is searched: its two ends, where such words stand; more would cost more than a call may.
-MOST_SEARCHED = 65_536
 _MOST_NAMES = 24  # how many mentions of a judge are looked at
 
 # Who judges. The strong words mean a judge wherever they stand, the weak ones people and parts of programs as well.
@@ -190,7 +188,7 @@ def sees_automation(scene: Scene) -> Finding | None:
         if language_of(path, text) == "javascript" or path.endswith(
             (".html", ".htm", ".svg", ".vue", ".svelte")
         ):
-            hit = _AUTOMATED.search(text[:MOST_SEARCHED])
+            hit = _AUTOMATED.search(text)
             if hit:
                 return Finding(f"{path} asks for an automated browser: {hit[0][:60]!r}")
     return None
@@ -215,8 +213,6 @@ def injection_in(text: str, *, path: str = "", to_judge: bool = False) -> str:
         path: the file it is for; of a program only comments and texts count.
         to_judge: it is sent to one, so that it need not say so.
     """
-    if len(text) > MOST_SEARCHED:
-        text = text[: MOST_SEARCHED // 2] + "\n" + text[-MOST_SEARCHED // 2 :]
     if not text.isascii() and _INVISIBLE.search(text):
         plain = re.sub("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]", "", text)
         plain = "".join(chr(ord(c) - 0xE0000) if 0xE0000 < ord(c) < 0xE0080 else c for c in plain)
