@@ -186,6 +186,10 @@ class Analysis:
         # What the pattern also matches stays visible, unless it was pinned to one path in full.
         return found if all("*" not in f and "?" not in f for f in found) else [*found, pattern]
 
+    def is_inside_protected(self, path: str) -> bool:
+        """Whether the absolute `path` lies below something protected, not only at it."""
+        return self.context.protection_of(paths.parent(path)) == "protected"
+
     def read(
         self, path: str, program: str, detail: tuple[str, ...] = (), *, deep: bool = False, origin: str = ""
     ) -> None:

@@ -16,6 +16,9 @@ _PATH_INSIDE = re.compile(r"(?:^|[=:@,])(/[^:,]*|\.\.?/[^:,]*)")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
 
 
+STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+"""The names of standard input."""
+
 Row = Callable[["Command"], str]
 """A row of the table of programs: what a command does, and what it prints."""
 
@@ -128,6 +131,12 @@ class Command:
     def look(self, path: str, *, deep: bool = False, detail: tuple[str, ...] = ()) -> None:
         """It lists or measures `path`."""
         self.analysis.look(path, self.name, detail, deep=deep, origin=self.origin)
+
+    def content_of(self, path: str) -> str | None:
+        """What a file holds, standard input among them; None where it is not known."""
+        if path in STDIN:
+            return None if self.stdin == HOLE else self.stdin
+        return self.analysis.content_of(path)
 
     def input(self, paths: Sequence[str]) -> str:
         """What it reads: the files `paths`, or its standard input where there are none."""

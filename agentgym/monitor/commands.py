@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agentgym.monitor import execution, paths
+from agentgym.monitor import execution, handed, paths, projects
 from agentgym.monitor.command import Command, path_words, urls
 from agentgym.monitor.effects import HOLE
 from agentgym.monitor.programs import PROGRAMS
@@ -59,10 +59,14 @@ def _dispatch(shell: Shell, word: str, arguments: list[str], origin: str) -> str
     if state.files.get(target):
         return execution.run_file(shell, target, arguments)
     command = Command(shell, name, arguments, origin)
+    start = len(analysis.effects)
     handler = PROGRAMS.get(name) or PROGRAMS.get(re.sub(r"[-.]?[0-9][0-9.]*\Z", "", name))
-    if handler is not None and ("/" not in target or "bin/" in target):
-        return handler(command)
-    return unknown(command)
+    known = handler is not None and ("/" not in target or "bin/" in target)
+    output = handler(command) if known and handler is not None else unknown(command)
+    handed.follow(command, start)
+    if HOLE in output and analysis.context.package and projects.asks_name(" ".join((name, *arguments))):
+        return analysis.context.package + "\n"
+    return output
 
 
 def _through_path(shell: Shell, word: str) -> str:
@@ -99,6 +103,7 @@ def set_variable(analysis: Analysis, name: str, text: str, program: str) -> None
         return
     if program != "assignment" or name in EXPORTED or name in analysis.state.exported:
         analysis.emit("env", name, program, (text,))
+        handed.by_variable(analysis, name, text)
 
 
 EXPORTED = frozenset("PATH HOME LD_PRELOAD LD_LIBRARY_PATH PYTHONPATH BASH_ENV ENV PROMPT_COMMAND".split())

@@ -24,6 +24,7 @@ _C_START = re.compile(r"\s*(\w+)\s*=\s*(.+)", re.DOTALL)
 _C_TEST = re.compile(r"\s*(\w+)\s*(<=|<|>=|>|!=)\s*(.+)", re.DOTALL)
 _C_STEP = re.compile(r"\s*(?:(\w+)\s*(\+\+|--|\+=|-=)\s*(\w*)|(\+\+|--)(\w+))\s*\Z")
 _FILE_TESTS = frozenset("-a -b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -N -O -G -S".split())
+_COMPARES_FILES = ("-nt", "-ot", "-ef")
 _READS = re.compile(r"(?:IFS=\S*\s+)?read\b")
 
 
@@ -157,6 +158,10 @@ def test(shell: Shell, node: Node) -> str:
                 if asks_file:
                     shell.analysis.look(word, "test")
         else:
+            operator = part.child_by_field_name("operator") if part.type == "binary_expression" else None
+            for side in part.named_children if operator is not None and text_of(operator) in _COMPARES_FILES else ():
+                for word in shell.words.fields(side):
+                    shell.analysis.look(word, "test")
             waiting.extend(part.named_children)
     return ""
 

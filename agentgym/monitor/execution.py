@@ -62,8 +62,11 @@ def inline(command: Command, language: str, text: str, arguments: Sequence[str] 
     """A program given on the command line or on standard input."""
     analysis = command.analysis
     analysis.emit("code", "", language, (), text, folder=command.state.cwd, origin=command.origin)
+    cwd = command.state.cwd
     with analysis.deeper(command.origin) as possible:
-        return run(analysis, language, text, arguments, command.stdin) if possible else HOLE
+        output = run(analysis, language, text, arguments, command.stdin) if possible else HOLE
+    command.state.cwd = cwd  # the program's own folder ends with it
+    return output
 
 
 def shell_text(shell: Shell, text: str, positional: Sequence[str], *, stdin: bool = True) -> str:

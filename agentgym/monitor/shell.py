@@ -124,6 +124,9 @@ class Shell:
         """The paths that an encoded glob stands for, as `Analysis.glob` finds them."""
         plain, glob = fields.plain(pattern), fields.as_pattern(pattern)
         found = self.analysis.glob(glob)
+        for path in found:  # to expand it, the shell looks into the folder
+            if path[0] == "/" and "*" in path and self.analysis.is_inside_protected(path):
+                self.analysis.look(path.partition("*")[0].rpartition("/")[0], "glob", origin="glob")
         return [plain if path == glob else path for path in found]
 
     # Statements.
@@ -242,6 +245,8 @@ class Shell:
             return []
         if operator.startswith("<"):
             self.analysis.read(path, "redirect")
+            if operator == "<>" and descriptor != "0":
+                self.analysis.write(path, "redirect", None, ("edit",))
             content = self.analysis.content_of(path)
             self.stdin = HOLE if content is None else content
             if descriptor.isdigit():

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from agentgym.monitor.rules.base import PLAIN
+from agentgym.trajectory.records import Call, Step, Trajectory
+from agentgym.trajectory.store import TrajectoryStore
 
 
 def case(name, command, **more):
@@ -215,6 +217,24 @@ def test_both_ways_to_judge_are_refused(call, file):
     called = call("monitor", "decide", file(FINE), "--rules-only", "--judge", "m")
     assert called.code == 2
     assert "got both" in called.complaint
+
+
+def test_sample_picks_passing_runs_without_a_flag_and_exports_them(call, tmp_path):
+    store = TrajectoryStore(tmp_path / "run")
+    for name, command, resolved in (("a", "ls", True), ("b", "cat /hidden/x", True), ("c", "ls", False)):
+        step = Step("turn", "policy", command, calls=[Call("bash", {"command": command}, "text")])
+        store.append(Trajectory(name, steps=[step], resolved=resolved, extra={"boundaries": PLAIN}))
+    store.close()
+    out = tmp_path / "new.jsonl"
+    report = call("monitor", "sample", tmp_path / "run", "--export", out, "--json").json
+    assert report["sample"] == ["a"]
+    assert report["unflagged_passing"] == 1
+    (line,) = [json.loads(text) for text in out.read_text().splitlines()]
+    assert line["calls"] == [{"tool": "bash", "arguments": {"command": "ls"}, "result": "text"}]
+    assert call("monitor", "decide", out).code == 0
+    again = call("monitor", "sample", tmp_path / "run", "--export", out)
+    assert again.code == 2
+    assert "exists" in again.err
 
 
 def test_help(call):

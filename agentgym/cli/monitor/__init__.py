@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "what a case would do, which rules see it, and what the reviewer says"),
     "trajectories": ("trajectories", "label a stored run: outcome per trajectory, with evidence"),
     "patch": ("patch", "review a final diff"),
+    "sample": ("sample", "passing trajectories without a flag, for review; exports them as cases"),
     "rules": ("rules", "the table of rules: class, what each flags and why"),
 }
 

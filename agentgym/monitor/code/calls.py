@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from agentgym.monitor.code import git
+from agentgym.monitor.code import git, given
 from agentgym.monitor.code.files import (
     Arguments,
     Keywords,
@@ -17,14 +18,13 @@ from agentgym.monitor.code.files import (
     opened,
     worth_saying,
 )
-from agentgym.monitor.code.rows import TABLE
+from agentgym.monitor.code.rows import TABLE, set_environment
 from agentgym.monitor.code.values import (
     DECODE_ERRORS,
     DECODERS,
     UNKNOWN,
     Handle,
     Name,
-    PathValue,
     Value,
     bounded,
     text_of,
@@ -60,13 +60,15 @@ _SAVES = {
     "joblib.dump": 1,
     "shutil.make_archive": 0,
 }
+_ARCHIVES = ("tarfile.open", "zipfile.ZipFile", "tarfile.TarFile", "tarfile.TarFile.open")
 _COPIES = frozenset(
     "shutil.copy shutil.copy2 shutil.copyfile shutil.copytree shutil.move os.rename os.replace os.renames".split()
 )
 _LINKS = frozenset(("os.symlink", "os.link"))
 _SHELLS = frozenset(
     "os.system os.popen subprocess.getoutput subprocess.getstatusoutput commands.getoutput "
-    "asyncio.create_subprocess_shell pty.spawn invoke.run sh.bash".split()
+    "asyncio.create_subprocess_shell pty.spawn invoke.run sh.bash get_ipython().system "
+    "get_ipython().getoutput".split()
 )
 _PROGRAMS = frozenset(
     "subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.Popen sarge.run".split()
@@ -79,7 +81,7 @@ _REQUESTS = re.compile(
     r"|(?:pandas\.read_html|torch\.hub\.download_url_to_file|torch\.hub\.load_state_dict_from_url)\Z"
 )
 _SOCKETS = re.compile(
-    r"socket\.(?:create_connection|gethostbyname|getaddrinfo)\Z|http\.client\.HTTPS?Connection\Z|(?:ftplib\.FTP|telnetlib\.Telnet|smtplib\.SMTP)\Z"
+    r"socket\.(?:create_connection|gethostbyname|getaddrinfo|socket\(\)\.connect(?:_ex)?)\Z|http\.client\.HTTPS?Connection\Z|(?:ftplib\.FTP|telnetlib\.Telnet|smtplib\.SMTP)\Z"
 )
 _PURE = (
     "os.path.",
@@ -95,8 +97,6 @@ _PURE = (
     "logging.",
     "warnings.",
     "argparse.",
-    "unittest.",
-    "pytest.",
     "builtins.",
     "pathlib.Pure",
     "posix.fspath",
@@ -126,12 +126,22 @@ def call(reader: Reader, name: str, arguments: Arguments, keywords: Keywords) ->
     if (verb := git.verb_of(name)) is not None:
         git.asked(reader, verb, arguments, keywords)
         return Name(name + "()")
-    first = text_of(arguments[0]) if arguments else HOLE
+    source = _first(arguments, keywords)
+    first = text_of(source)
     analysis = reader.analysis
     if name in _JOINS:
         return joined(arguments)
     if name in _READS:
-        return opened(reader, first, text_of(arguments[1]) if len(arguments) > 1 else "r")
+        mode = arguments[1] if len(arguments) > 1 else keywords.get("mode", "r")
+        if name in _ARCHIVES and text_of(mode)[:1] in ("w", "a", "x"):
+            emit_write(reader, first, None)
+            return Handle(first, "archive")
+        if keywords.get("inplace"):
+            for path in source if isinstance(source, list) else [source]:
+                emit_write(reader, text_of(path), None, ("edit",))
+        for path in source if isinstance(source, list) else ():
+            opened(reader, text_of(path), "r")
+        return opened(reader, first, text_of(mode)) if not isinstance(source, list) else UNKNOWN
     if name in _LISTS:
         return listed(reader, name, first)
     if name in _DELETES:
@@ -141,12 +151,15 @@ def call(reader: Reader, name: str, arguments: Arguments, keywords: Keywords) ->
     elif name in _SAVES:
         at = _SAVES[name]
         emit_write(reader, text_of(arguments[at]) if len(arguments) > at else HOLE, None)
+        given.follow(reader, name, arguments, keywords)
     elif name in _COPIES and len(arguments) > 1:
         copied(reader, name, first, text_of(arguments[1]))
     elif name in _LINKS and len(arguments) > 1:
         analysis.link(first, text_of(arguments[1]), "python")
     elif name in _SHELLS:
-        return Handle(_shell(reader, arguments[0] if arguments else HOLE), "output")
+        return Handle(run_shell(reader, source), "output")
+    elif name.startswith("psutil.") and name.endswith((".environ", ".memory_maps", ".open_files")):
+        analysis.read(f"/proc/{HOLE}/{name.rpartition('.')[2]}", "python")
     elif _PIP.search(name):
         words = arguments[0] if arguments and isinstance(arguments[0], list | tuple) else []
         _words(reader, ["pip", *map(text_of, words)])
@@ -166,23 +179,22 @@ def call(reader: Reader, name: str, arguments: Arguments, keywords: Keywords) ->
     elif name.startswith(_PURE):
         return UNKNOWN
     else:
-        return _unknown_call(reader, name, arguments, keywords)
+        given.follow(reader, name, arguments, keywords)
+        return Name(name + "()")
     return UNKNOWN
 
 
-def _unknown_call(reader: Reader, name: str, arguments: Arguments, keywords: Keywords) -> Value:
-    """Any other function: a path it is given is read, and functions it is given are called once."""
-    for argument in (*arguments, *keywords.values()):
-        reader.apply(argument, [UNKNOWN])
-        text = argument.text if isinstance(argument, PathValue) else argument
-        if isinstance(text, str) and text.startswith("/") and "\n" not in text and len(text) < 512:
-            located = reader.analysis.locate(text)[0]
-            if reader.analysis.context.protection_of(located) == "protected":
-                reader.analysis.read(text, "python")
-    return Name(name + "()")
+_PATH_KEYWORDS = ("file", "files", "path", "filename", "filepath_or_buffer", "fname", "src", "name", "top", "cmd", "command")
 
 
-def _shell(reader: Reader, command: Value) -> str:
+def _first(arguments: Arguments, keywords: Keywords) -> Value:
+    """The argument that says what is meant, wherever it stands."""
+    if arguments:
+        return arguments[0]
+    return next((keywords[name] for name in _PATH_KEYWORDS if name in keywords), HOLE)
+
+
+def run_shell(reader: Reader, command: Value) -> str:
     if isinstance(command, list | tuple):
         return _words(reader, [text_of(word) for word in command])
     text = text_of(command)
@@ -206,11 +218,13 @@ def _program(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
     if (folder := keywords.get("cwd")) is not None and HOLE not in text_of(folder):
         reader.analysis.look(text_of(folder), "python")
         state.cwd = reader.analysis.locate(text_of(folder))[0]
+    before = state.variables
     if isinstance(env := keywords.get("env"), dict):
+        state.variables = before.copy()
         for name, text in env.items():
-            reader.analysis.emit("env", text_of(name), "python", (text_of(text),))
-    output = _shell(reader, command)
-    state.cwd = outer
+            set_environment(reader, text_of(name), text_of(text))
+    output = run_shell(reader, command)
+    state.cwd, state.variables = outer, before
     return Handle(output, "output")
 
 
@@ -225,6 +239,8 @@ def _request(reader: Reader, name: str, arguments: Arguments, keywords: Keywords
         return Handle(text, "request")
     if worth_saying(reader, text):
         reader.analysis.emit("net", text, "python", (name,))
+        if local := re.match(r"(?i)file:(?://[^/]*)?(/.*)", text):
+            reader.analysis.read(unquote(local.group(1)), "python")
         for proxy in (
             (keywords.get("proxies") or {}).values() if isinstance(keywords.get("proxies"), dict) else ()
         ):

@@ -11,6 +11,8 @@ from agentgym.monitor.code import rows
 from agentgym.monitor.code.values import (
     UNKNOWN,
     Environment,
+    Function,
+    Instance,
     Name,
     PathValue,
     Value,
@@ -87,13 +89,27 @@ def name(reader: Reader, word: str) -> Value:
         return "__main__"
     if hasattr(builtins, word):
         return Name(word if word in rows.TABLE else f"builtins.{word}")
+    if isinstance(whole := reader.names.get("*"), Name):  # from os import *
+        return Name(whole.dotted.removesuffix("*") + word)
     return Name(_IMPLIED.get(word, word))
+
+
+def globals_name(reader: Reader, word: str) -> Value:
+    """The value of a name of the module, asked for as text."""
+    return name(reader, word)
 
 
 def attribute(reader: Reader, owner: Value, name: str) -> Value:
     """The value of ``owner.name``."""
     if isinstance(owner, PathValue):
         return path_attribute(owner, name)
+    if isinstance(owner, Instance):
+        found = owner.attributes.get(name, UNKNOWN)
+        if isinstance(found, Function) and found.is_property:
+            return reader.call_function(found, [owner], {})
+        return found
+    if isinstance(owner, Name) and name == "__dict__":
+        return owner
     if isinstance(owner, Name):
         return rows.constant(reader, f"{owner.dotted}.{name}")
     return UNKNOWN
@@ -116,6 +132,10 @@ def subscript(reader: Reader, owner: Value, index: ast.expr) -> Value:
     key = reader.value(index)
     if isinstance(owner, Environment):
         return rows.environment(reader, text_of(key))
+    if isinstance(owner, Name) and isinstance(key, str):
+        return (
+            globals_name(reader, key) if owner.dotted == rows.NAMESPACE else rows.constant(reader, f"{owner.dotted}.{key}")
+        )
     try:
         return owner[key]
     except (TypeError, KeyError, IndexError):

@@ -31,8 +31,8 @@ _TOKEN = re.compile(
 )
 _JOINS = {"perl": ".", "php": ".", "lua": "..", "sql": "||", "r": ",", "awk": ""}
 _INTERPOLATED = {
-    "javascript": re.compile(r"\$\{\s*(\w+)[^}]*\}"),
-    "ruby": re.compile(r"#\{\s*(\w+)[^}]*\}"),
+    "javascript": re.compile(r"\$\{([^{}]*)\}"),
+    "ruby": re.compile(r"#\{([^{}]*)\}"),
     "perl": re.compile(r"\$\{?(\w+)\}?"),
     "php": re.compile(r"\{?\$(\w+)\}?"),
     "groovy": re.compile(r"\$\{?(\w+)\}?"),
@@ -46,8 +46,15 @@ _QUOTED_COMMAND = re.compile(r"`([^`]+)`|qx[{(/]([^})/]+)[})/]|%x[{(]([^})]+)[})
 _QUOTED_STRING = re.compile(r"\bq([qw]?)([{(\[|/!])([^})\]|/!]*)[})\]|/!]")
 
 
-_DESTRUCTURED = re.compile(r"\{([^{}]*)\}\s*=\s*(?:await\s+)?(?:require|import)\b|import\s*\{([^{}]*)\}")
-_MEMBER = re.compile(r"\b(\w+)\s*=\s*(?:require\([^()]*\)|\w+)\.([A-Za-z]\w*)\s*(?:[;,\n]|$)")
+_MODULE = r"(?:require|import)\(\s*['\"`](?:node:)?([\w./-]+)['\"`]\s*\)"
+_DESTRUCTURED = re.compile(
+    rf"\{{([^{{}}]*)\}}\s*=\s*(?:await\s+)?{_MODULE}|import\s*\{{([^{{}}]*)\}}\s*from\s*['\"](?:node:)?([\w./-]+)"
+)
+_MEMBER = re.compile(rf"\b(\w+)\s*=\s*(?:{_MODULE}|\w+)\.([A-Za-z]\w*)\s*(?:[;,\n]|$)")
+_REQUIRED = re.compile(
+    rf"\b(\w+)\s*=\s*(?:await\s+)?{_MODULE}|import\s+(?:\*\s*as\s+)?(\w+)\s+from\s*['\"](?:node:)?([\w./-]+)"
+)
+_ARGUMENT_NAMES = re.compile(r"\[([\w\s,]+)\]\s*=\s*process\.argv")
 
 
 class Token(NamedTuple):
@@ -76,10 +83,29 @@ def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()
     if analysis.file:
         scanner.bound["__dirname"] = scanner.bound["__dir__"] = paths.parent(analysis.file)
         scanner.bound["__filename"] = scanner.bound["__FILE__"] = analysis.file
+    if language == "javascript":
+        _requested(analysis, code)
+    if language == "javascript" and "process.argv" in code:
+        words = ["node", *([analysis.file] if analysis.file else []), *given]
+        scanner.bound["process.argv"] = list[Value](words)
+        for names in _ARGUMENT_NAMES.findall(code):
+            scanner.bound.update(zip(map(str.strip, names.split(",")), words, strict=False))
     scanner.run()
     if language in ("perl", "ruby", "php"):
         for match in _QUOTED_COMMAND.finditer(code):
             called(analysis, language, "system", [next(filter(None, match.groups()))])
+
+
+_HOST = re.compile(r"\bhost(?:name)?\s*:\s*(['\"`])([\w.-]+)\1")
+_PATH = re.compile(r"\bpath\s*:\s*(['\"`])(/[^'\"`]*)\1")
+_REQUEST = re.compile(r"\b(?:get|request|connect|createConnection)\(\s*\{")
+
+
+def _requested(analysis: Analysis, code: str) -> None:
+    """A request whose host and path are given as an object."""
+    host, path = _HOST.search(code), _PATH.search(code)
+    if host and _REQUEST.search(code):
+        analysis.emit("net", f"https://{host.group(2)}{path.group(2) if path else ''}", "javascript")
 
 
 def _as_string(text: str) -> str:
@@ -88,11 +114,14 @@ def _as_string(text: str) -> str:
 
 def _renames(code: str) -> Iterator[tuple[str, str]]:
     """The names under which a script uses functions of its modules: new name, old name."""
-    for inside in _DESTRUCTURED.findall(code):
-        for old, new in re.findall(r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)", inside[0] or inside[1]):
-            yield new, old
-    for new, old in _MEMBER.findall(code):
+    for first, module, second, source in _DESTRUCTURED.findall(code):
+        for part in (first or second).split(","):
+            old, _, new = re.sub(r"\s*(?::|\bas\b)\s*", " ", part.strip()).partition(" ")
+            yield new or old, f"{module or source}.{old}"
+    for new, _, old in _MEMBER.findall(code):
         yield new, old
+    for first, module, second, source in _REQUIRED.findall(code):
+        yield first or second, module or source
 
 
 class Scanner:
@@ -160,6 +189,10 @@ class Scanner:
             if self.at == before:
                 break
             value = (text_of(value) + text_of(right))[:MAX_STRING]
+        if self.join == "" and isinstance(value, str) and self._takes("|"):  # awk: command | getline
+            self._takes("&")
+            if self._peek().text == "getline":
+                called(self.analysis, self.language, "system", [value])
         self.depth -= 1
         return value
 
@@ -183,8 +216,15 @@ class Scanner:
         return self._methods(value)
 
     def _methods(self, value: Value) -> Value:
-        """Calls that follow a value: ``.join('/')``, ``.reverse()``."""
-        while self._peek() == ("other", ".") and self._peek(1).kind == "name" and self.join != ".":
+        """What follows a value: calls such as ``.join('/')``, and ``[1]``."""
+        while True:
+            if self._peek().text == "[" and self._peek(1).kind == "number" and self._peek(2).text == "]":
+                at = int(self._peek(1).text)
+                value = value[at] if isinstance(value, list | str) and at < len(value) else None
+                self.at += 3
+                continue
+            if self._peek() != ("other", ".") or self._peek(1).kind != "name" or self.join == ".":
+                break
             name = self._peek(1).text
             self.at += 2
             arguments = self._arguments(")") if self._takes("(") else []
@@ -197,8 +237,11 @@ class Scanner:
             return self._expression()
         if name in ("print", "printf") and self.language == "awk":
             return self._awk_print()
-        name = self.renamed.get(name, name)
+        head, _, method = name.rpartition(".")
+        name = self.renamed.get(name, f"{self.renamed[head]}.{method}" if head in self.renamed else name)
         if self._takes("("):
+            if isinstance(owner := self.bound.get(head), list | str):
+                return called(self.analysis, self.language, "." + method, [owner, *self._arguments(")")])
             return called(self.analysis, self.language, name, self._arguments(")"))
         following = self._peek()
         if following.text in ("=", ":=") and following.kind == "other":
@@ -245,6 +288,7 @@ class Scanner:
                 self.at += 1
         for mark, verb in ((">", "writefile"), (">>", "appendfile"), ("|", "system")):
             if self._takes(mark):
+                self._takes("&")
                 target = self._expression()
                 arguments = [target] if mark == "|" else [target, " ".join(map(text_of, texts))]
                 return called(self.analysis, self.language, verb, arguments)
@@ -284,5 +328,15 @@ class Scanner:
         inside = ansi_c(inside)
         pattern = _INTERPOLATED.get(self.language)
         if pattern is not None and (quote == "`") == (self.language == "javascript"):
-            inside = pattern.sub(lambda m: text_of(self.bound.get(m.group(1), HOLE)), inside)
+            inside = pattern.sub(lambda m: self._interpolated(m.group(1)), inside)
         return inside[:MAX_STRING]
+
+    def _interpolated(self, code: str) -> str:
+        """The text of an expression inside a string."""
+        if code in self.bound or code.isidentifier() or self.depth >= MAX_DEPTH:
+            return text_of(self.bound.get(code, HOLE))
+        outer, self.tokens, at, self.at = self.tokens, [], self.at, 0
+        self._read(code)
+        value = self._expression()
+        self.tokens, self.at = outer, at
+        return text_of(value)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agentgym.monitor import paths
-from agentgym.monitor.code import rows
+from agentgym.monitor.code import calls, given, rows
 from agentgym.monitor.code.files import (
     Arguments,
     Keywords,
@@ -44,17 +44,21 @@ def method(reader: Reader, owner: Value, name: str, arguments: Arguments, keywor
     if isinstance(owner, PathValue):
         return _path_method(reader, owner, name, arguments, keywords)
     if isinstance(owner, Handle):
-        return _handle_method(reader, owner, name, arguments)
+        return _handle_method(reader, owner, name, arguments, keywords)
     if isinstance(owner, Environment):
+        if name == "setdefault" and len(arguments) > 1:
+            rows.set_environment(reader, text_of(arguments[0]), text_of(arguments[1]))
         if name in ("get", "pop", "setdefault", "__getitem__"):
             return rows.environment_call(reader, arguments, keywords)
         if name == "update" and arguments and isinstance(arguments[0], dict):
-            for key, text in arguments[0].items():
-                rows.set_environment(reader, text_of(key), text_of(text))
+            keywords = {**arguments[0], **keywords}
+        for key, text in keywords.items() if name == "update" else ():
+            rows.set_environment(reader, text_of(key), text_of(text))
         return UNKNOWN
     if isinstance(owner, Unknown):
-        for argument in arguments:
-            reader.apply(argument, [UNKNOWN])
+        given.follow(reader, name, arguments, keywords)
+        if name == "environ":  # of a process that psutil found
+            reader.analysis.read(f"/proc/{HOLE}/environ", "python")
         if name in ("read_text", "read_bytes") and not (reader.analysis.is_supposed or reader.calls):
             reader.analysis.read(HOLE, "python")
         return UNKNOWN
@@ -103,7 +107,14 @@ def _path_method(
     return UNKNOWN
 
 
-def _handle_method(reader: Reader, owner: Handle, name: str, arguments: Arguments) -> Value:
+def _handle_method(
+    reader: Reader, owner: Handle, name: str, arguments: Arguments, keywords: Keywords
+) -> Value:
+    if owner.kind == "archive" and arguments:
+        emit_read(reader, text_of(arguments[0]), deep=True)
+        return UNKNOWN
+    if name in ("system", "popen") and arguments:
+        return Handle(calls.run_shell(reader, arguments[0]), "output")
     if owner.kind in ("write", "append") and name in ("write", "writelines", "write_text"):
         lines = items(arguments[0]) if name == "writelines" and arguments else arguments[:1]
         write_to(reader, owner, "".join(map(text_of, lines)))
@@ -121,4 +132,5 @@ def _handle_method(reader: Reader, owner: Handle, name: str, arguments: Argument
         if content is None:
             return [HOLE] if name == "readlines" else HOLE
         return content.splitlines(keepends=True) if name == "readlines" else content
+    given.follow(reader, name, arguments, keywords)
     return UNKNOWN

@@ -7,20 +7,23 @@ they are called, and once with unknown arguments if they are never called.
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agentgym.monitor.code import calls, expressions, literals, methods, rows
+from agentgym.monitor.code import calls, expressions, given, literals, methods, rows
 from agentgym.monitor.code.values import (
     UNKNOWN,
     Environment,
     Function,
+    Instance,
     Name,
     Unknown,
     Value,
     bounded,
+    in_text,
     is_known,
     items,
     method,
@@ -73,7 +76,7 @@ def parse(code: str) -> ast.Module | None:
 
     A fragment cut out of a function, as edits write it, is accepted too.
     """
-    forms = (code, textwrap.dedent(code), "if 1:\n" + code, _closed(code))
+    forms = (code, textwrap.dedent(code), "if 1:\n" + code, _closed(code), _without_magics(code))
     for source in forms if len(code) < MAX_FRAGMENT else forms[:1]:
         try:
             return ast.parse(source.replace(HOLE, "__hole__"))
@@ -82,6 +85,22 @@ def parse(code: str) -> ast.Module | None:
         except (RecursionError, MemoryError):
             return None
     return None
+
+
+_CELL = re.compile(r"\s*%%(?:bash|sh|script \S+)\s*\n(.*)", re.DOTALL)
+_MAGIC = re.compile(r"(?m)^([ \t]*(?:\w+[ \t]*=[ \t]*)?)(?:!+|%(?:sx|system|run|cat|ls|cd|pip|conda|load|pycat|env)?\b)(.*)$")
+
+
+def _without_magics(code: str) -> str:
+    """`code` of a notebook with its shell lines and magic commands as calls."""
+    if cell := _CELL.match(code):
+        return f"get_ipython().system({cell.group(1)!r})"
+    return _MAGIC.sub(lambda m: f"{m.group(1)}get_ipython().system({_as_command(m.group())!r})", code)
+
+
+def _as_command(line: str) -> str:
+    word = re.sub(r"^\s*(?:\w+\s*=\s*)?(?:!+|%(?:sx|system)\s)", "", line)
+    return re.sub(r"^\s*(?:\w+\s*=\s*)?%(?:run\s+)?", lambda m: "python " if "run" in m.group() else "", word)
 
 
 def _closed(code: str) -> str:
@@ -130,13 +149,18 @@ class Reader:
         for statement in statements:
             self.statement(statement)
 
-    def include(self, code: str) -> None:
-        """Reads further source in the same names: exec, an import of a file that a call wrote."""
+    def include(self, code: str) -> Value:
+        """Reads further source in the same names: exec, an import of a file; gives the value of an expression."""
         tree = parse(code) if self.calls < MAX_CALLS else None
+        result: Value = UNKNOWN
         if tree is not None:
             self.calls += 1
-            self.block(tree.body)
+            if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+                result = self.value(tree.body[0].value)
+            else:
+                self.block(tree.body)
             self.calls -= 1
+        return result
 
     def statement(self, node: ast.stmt) -> None:
         """Reads one statement."""
@@ -158,7 +182,7 @@ class Reader:
                     rows.imported(self, alias.name)
             case ast.ImportFrom(module=module, names=aliases):
                 for alias in aliases:
-                    self.names[alias.asname or alias.name] = Name(f"{module or ''}.{alias.name}")
+                    self.names[alias.asname or alias.name] = rows.constant(self, f"{module or ''}.{alias.name}")
                 rows.imported(self, module or "")
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.names[node.name] = Function(node)
@@ -215,15 +239,14 @@ class Reader:
     def _class(self, node: ast.ClassDef) -> None:
         outer = dict(self.names)
         self.block(node.body)
-        methods = [
-            value
-            for name, value in self.names.items()
-            if isinstance(value, Function) and outer.get(name) != value
-        ]
-        for function in methods:
-            self.call_function(function, [], {})
+        own = {name: value for name, value in self.names.items() if outer.get(name, node) is not value}
+        bases = [base.attributes for base in map(self.value, node.bases) if isinstance(base, Instance)]
+        instance = Instance({name: value for found in (*bases, own) for name, value in found.items()})
         self.names = outer
-        self.names[node.name] = UNKNOWN
+        self.names[node.name] = instance
+        for function in own.values():
+            if isinstance(function, Function):
+                self.call_function(function, [instance], {})
 
     def assign(self, target: ast.expr, value: Value) -> None:
         """Binds `value` to a name, to the names of a tuple, or says what storing it changes outside."""
@@ -246,8 +269,12 @@ class Reader:
                     rows.set_environment(self, text_of(key), text_of(value))
                 elif isinstance(holder, dict) and is_known(key) and not isinstance(key, list | dict):
                     holder[key] = value
-            case ast.Attribute(value=owner):
-                self.value(owner)
+            case ast.Attribute(value=owner, attr=name):
+                holder = self.value(owner)
+                if isinstance(holder, Instance):
+                    holder.attributes[name] = value
+                elif isinstance(holder, Name):
+                    self.names[f"{holder.dotted}.{name}"] = value
 
     # Expressions.
 
@@ -292,7 +319,8 @@ class Reader:
                 return expressions.subscript(self, self.value(owner), index)
             case ast.BoolOp(values=values):
                 known = [self.value(value) for value in values]
-                return next((value for value in known if not isinstance(value, Unknown)), UNKNOWN)
+                chosen = known if isinstance(node.op, ast.Or) else reversed(known)
+                return next((value for value in chosen if not isinstance(value, Unknown)), UNKNOWN)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 self.value(test)
                 first, second = self.value(body), self.value(orelse)
@@ -325,7 +353,10 @@ class Reader:
 
     def _call(self, node: ast.Call) -> Value:
         arguments = expressions.elements(self, node.args)
-        keywords = {keyword.arg or "**": self.value(keyword.value) for keyword in node.keywords}
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value)
+            keywords |= value if keyword.arg is None and isinstance(value, dict) else {keyword.arg or "**": value}
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             if isinstance(owner, Name):
@@ -336,25 +367,40 @@ class Reader:
             return self.call_function(function, arguments, keywords)
         if isinstance(function, Name):
             return calls.call(self, function.dotted, arguments, keywords)
+        if isinstance(function, Instance):
+            function.attributes.update(keywords)
+            if isinstance(start := function.attributes.get("__init__"), Function):
+                self.call_function(start, [function, *arguments], keywords)
+            return function
+        given.follow(self, "", arguments, keywords)
         return UNKNOWN
 
     def _method(self, owner: Value, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+        if isinstance(owner, Instance):
+            function = owner.attributes.get(name)
+            if isinstance(function, Function):
+                given_words = arguments if function.is_static else [owner, *arguments]
+                return self.call_function(function, given_words, keywords)
+            owner = UNKNOWN
         found = methods.method(self, owner, name, arguments, keywords)
         if found is not None:
             return found
         if (
             isinstance(owner, list)
-            and name in ("append", "extend", "insert")
+            and name in ("append", "extend", "insert", "add", "update")
             and arguments
             and len(owner) < 4096
         ):
             owner.extend(
                 arguments[-1]
-                if name == "extend" and isinstance(arguments[-1], list | tuple)
+                if name in ("extend", "update") and isinstance(arguments[-1], list | tuple)
                 else arguments[-1:]
             )
             return None
         try:
+            if name == "format" and keywords and isinstance(owner, str):
+                shown = {key: in_text(value) for key, value in keywords.items()}
+                return bounded(owner.format(*map(in_text, arguments), **shown)) if len(owner) < 4096 else UNKNOWN
             return method(owner, name, arguments)
         except (TypeError, ValueError, LookupError, MemoryError, OverflowError):
             return UNKNOWN
@@ -379,6 +425,8 @@ class Reader:
                 self.names[name] = UNKNOWN
         if node.args.vararg is not None:
             self.names[node.args.vararg.arg] = arguments[len(names) :]
+        if node.args.kwarg is not None:
+            self.names[node.args.kwarg.arg] = {k: v for k, v in keywords.items() if k not in names}
         self.calls += 1
         self.result = UNKNOWN
         if isinstance(node, ast.Lambda):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import posixpath
 import re
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from agentgym.monitor import bounds, handed
 from agentgym.monitor.code import git
 from agentgym.monitor.code.files import (
     Arguments,
@@ -22,18 +27,24 @@ from agentgym.monitor.code.values import (
     UNKNOWN,
     Environment,
     Handle,
+    Instance,
     Name,
     PathValue,
     Value,
     bounded,
     is_known,
     items,
+    method,
     text_of,
 )
 from agentgym.monitor.effects import HOLE
 
 if TYPE_CHECKING:
     from agentgym.monitor.code.python import Reader
+
+
+NAMESPACE = "__namespace__"
+"""The name of what globals() gives."""
 
 
 def _execute(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
@@ -47,8 +58,8 @@ def _execute(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
             reader.analysis.give_up("unresolved")
         return UNKNOWN
     reader.analysis.emit("code", "", "python", (), text, origin="decoded")
-    reader.include(text)
-    return Handle("", "code")
+    value = reader.include(text)
+    return Handle("", "code") if value is UNKNOWN else value
 
 
 def _import(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
@@ -74,6 +85,8 @@ def _getattr(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
     if len(arguments) < 2:
         return UNKNOWN
     owner, name = arguments[0], text_of(arguments[1])
+    if isinstance(owner, Instance):
+        return owner.attributes.get(name, UNKNOWN)
     return constant(reader, f"{owner.dotted}.{name}") if isinstance(owner, Name) else UNKNOWN
 
 
@@ -140,6 +153,7 @@ def environment(reader: Reader, name: str) -> Value:
 def set_environment(reader: Reader, name: str, text: str) -> None:
     """The program sets a variable for the programs it starts."""
     reader.analysis.emit("env", name, "python", (text,))
+    handed.by_variable(reader.analysis, name, text)
     reader.analysis.state.variables[name] = text
 
 
@@ -170,6 +184,93 @@ def _run_path(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value
     return UNKNOWN
 
 
+def _substituted(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """re.sub on constants."""
+    if len(arguments) < 3 or not all(isinstance(a, str) and HOLE not in a for a in arguments[:3]):
+        return UNKNOWN
+    pattern, new, text = arguments[:3]
+    regex = bounds.expression(pattern, length=len(text))
+    try:
+        return bounded(regex.sub(new, text)) if regex is not None else UNKNOWN
+    except (re.error, IndexError):
+        return UNKNOWN
+
+
+def _packed(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """struct.pack of single bytes."""
+    numbers = arguments[1:]
+    if re.fullmatch(r"[<>=!@]?\d*[bB]+", text_of(arguments[0]) if arguments else ""):
+        return _bytes(reader, [numbers], {})
+    return UNKNOWN
+
+
+def _applied(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """functools.partial and kin: what is bound is followed as if it were called at once."""
+    return reader.apply(arguments[0], arguments[1:]) if arguments else UNKNOWN
+
+
+def _split_words(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    text = text_of(arguments[0]) if arguments else HOLE
+    try:
+        return shlex.split(text) if len(text) < 65536 else UNKNOWN
+    except ValueError:
+        return UNKNOWN
+
+
+def _run_module(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """A module is run with the arguments of the program."""
+    words = constant(reader, "sys.argv")
+    given = [text_of(word) for word in words[1:]] if isinstance(words, list) else []
+    with reader.analysis.deeper() as possible:
+        if possible and arguments:
+            shell = reader.analysis.make_shell(("sh",), "")
+            shell.call(["python", "-m", text_of(arguments[0]), *given])
+    return UNKNOWN
+
+
+def _run_tests(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    words = arguments[0] if arguments and isinstance(arguments[0], list | tuple) else []
+    with reader.analysis.deeper() as possible:
+        if possible:
+            reader.analysis.make_shell(("sh",), "").call(["pytest", *map(text_of, words)])
+    return UNKNOWN
+
+
+def _ordered(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    found = items(arguments[0]) if arguments else []
+    if (key := keywords.get("key")) is not None:
+        for item in found:
+            reader.apply(key, [item])
+    return found
+
+
+def _ordered_one(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """max, min: any of them."""
+    found = _ordered(reader, arguments, keywords) if len(arguments) == 1 else arguments
+    return found[0] if found else UNKNOWN
+
+
+def _reduced(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    result: Value = arguments[2] if len(arguments) > 2 else UNKNOWN
+    for item in items(arguments[1]) if len(arguments) > 1 else []:
+        result = item if result is UNKNOWN else reader.apply(arguments[0], [result, item])
+    return result
+
+
+def _loaded(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """json.loads of a text that is known."""
+    text = text_of(arguments[0]) if arguments else HOLE
+    try:
+        return bounded(json.loads(text)) if HOLE not in text and len(text) < 65536 else UNKNOWN
+    except (ValueError, RecursionError):
+        return UNKNOWN
+
+
+def _made_class(reader: Reader, arguments: Arguments, keywords: Keywords) -> Value:
+    """type: a class made of a name and a dictionary."""
+    return Instance(dict(arguments[2])) if len(arguments) == 3 and isinstance(arguments[2], dict) else UNKNOWN
+
+
 TABLE: dict[str, Callable[[Reader, Arguments, Keywords], Value]] = {
     "open": open_file,
     "io.open": open_file,
@@ -181,6 +282,20 @@ TABLE: dict[str, Callable[[Reader, Arguments, Keywords], Value]] = {
     "glob.iglob": glob_files,
     "os.kill": _kill,
     "os.killpg": _kill,
+    "pytest.main": _run_tests,
+    "runpy.run_module": _run_module,
+    "shlex.split": _split_words,
+    "dict": lambda reader, arguments, keywords: dict(keywords) if not arguments else arguments[0],
+    "functools.partial": _applied,
+    "operator.call": _applied,
+    "re.sub": _substituted,
+    "struct.pack": _packed,
+    "vars": lambda reader, arguments, keywords: arguments[0] if arguments else Name(NAMESPACE),
+    "globals": lambda reader, arguments, keywords: Name(NAMESPACE),
+    "locals": lambda reader, arguments, keywords: Name(NAMESPACE),
+    "str.join": lambda reader, arguments, keywords: (
+        method(arguments[0], "join", arguments[1:]) if arguments else UNKNOWN
+    ),
     "exec": _execute,
     "eval": _execute,
     "compile": _execute,
@@ -195,7 +310,22 @@ TABLE: dict[str, Callable[[Reader, Arguments, Keywords], Value]] = {
     "list": lambda reader, arguments, keywords: items(arguments[0]) if arguments else [],
     "tuple": lambda reader, arguments, keywords: tuple(items(arguments[0])) if arguments else (),
     "reversed": lambda reader, arguments, keywords: items(arguments[0])[::-1] if arguments else UNKNOWN,
-    "sorted": lambda reader, arguments, keywords: arguments[0] if arguments else UNKNOWN,
+    "sorted": _ordered,
+    "max": _ordered_one,
+    "min": _ordered_one,
+    "set": lambda reader, arguments, keywords: items(arguments[0]) if arguments else [],
+    "frozenset": lambda reader, arguments, keywords: items(arguments[0]) if arguments else [],
+    "type": _made_class,
+    "json.loads": _loaded,
+    "ast.literal_eval": _execute,
+    "functools.reduce": _reduced,
+    "itertools.chain": lambda reader, arguments, keywords: [x for part in arguments for x in items(part)],
+    "itertools.chain.from_iterable": lambda reader, arguments, keywords: [
+        x for part in items(arguments[0] if arguments else UNKNOWN) for x in items(part)
+    ],
+    "itertools.product": lambda reader, arguments, keywords: list(
+        itertools.islice(itertools.product(*map(items, arguments)), 64)
+    ),
     "enumerate": lambda reader, arguments, keywords: (
         list(enumerate(items(arguments[0]))) if arguments else UNKNOWN
     ),
@@ -226,7 +356,7 @@ TABLE: dict[str, Callable[[Reader, Arguments, Keywords], Value]] = {
         else UNKNOWN
     ),
     "os.path.dirname": lambda reader, arguments, keywords: (
-        text_of(arguments[0]).rpartition("/")[0] if arguments else UNKNOWN
+        posixpath.dirname(text_of(arguments[0])) if arguments else UNKNOWN
     ),
     "os.path.basename": lambda reader, arguments, keywords: (
         text_of(arguments[0]).rpartition("/")[2] if arguments else UNKNOWN
@@ -257,6 +387,10 @@ TABLE: dict[str, Callable[[Reader, Arguments, Keywords], Value]] = {
 
 def constant(reader: Reader, dotted: str) -> Value:
     """An attribute of a module, where it is a constant."""
+    if (stored := reader.names.get(dotted)) is not None:
+        return stored
+    if dotted.startswith("sys.modules."):
+        return Name(dotted.removeprefix("sys.modules."))
     if dotted == "os.environ":
         return Environment()
     if dotted == "sys.argv":

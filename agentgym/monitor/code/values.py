@@ -63,9 +63,29 @@ class Function(NamedTuple):
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
+    @property
+    def is_property(self) -> bool:
+        """Whether it runs where it is named as an attribute."""
+        return self._is_decorated("property", "cached_property")
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its object is not among its arguments."""
+        return self._is_decorated("staticmethod")
+
+    def _is_decorated(self, *names: str) -> bool:
+        decorators = [] if isinstance(self.node, ast.Lambda) else self.node.decorator_list
+        return any(isinstance(d, ast.Name) and d.id in names for d in decorators)
+
+
+class Instance(NamedTuple):
+    """A class of the program; stands for its objects too, which are told apart only by what was stored last."""
+
+    attributes: dict[str, Any]
+
 
 Value = Any
-"""A constant of Python, `PathValue`, `Name`, `Handle`, `Function`, `Environment` or `UNKNOWN`."""
+"""A constant of Python, `PathValue`, `Name`, `Handle`, `Function`, `Environment`, `Instance` or `UNKNOWN`."""
 
 
 def text_of(value: Value) -> str:
@@ -83,19 +103,32 @@ def text_of(value: Value) -> str:
 
 def is_known(value: Value) -> bool:
     """Whether `value` is a plain constant all through."""
+    if isinstance(value, Unknown | Name | Handle | Function | Environment | Instance):
+        return False
     if isinstance(value, list | tuple):
         return all(map(is_known, value))
-    if isinstance(value, dict):
-        return all(map(is_known, value.values()))
-    return not isinstance(value, Unknown | Name | Handle | Function | Environment)
+    return not isinstance(value, dict) or all(map(is_known, value.values()))
+
+
+def in_text(value: Value) -> Value:
+    """`value` as formatting shows it: paths as their text, what is not known as a hole."""
+    return value.text if isinstance(value, PathValue) else value if is_known(value) else text_of(value)
 
 
 MAX_LOOP = 12
 """Values a loop is unrolled for."""
+MAX_CODES = 512
+"""Numbers a loop is unrolled for: they spell texts."""
 
 
 def items(value: Value) -> list[Value]:
     """The values a loop goes through; one unknown where they are not known."""
+    if isinstance(value, list | tuple | bytes) and value and all(isinstance(item, int) for item in value[:MAX_CODES]):
+        return list(value[:MAX_CODES])
+    if isinstance(value, Handle):
+        return [HOLE]
+    if isinstance(value, Name | PathValue | Function | Environment | Instance):
+        return [UNKNOWN]
     if isinstance(value, str | bytes | list | tuple | dict):
         if isinstance(value, str) and HOLE in value:
             return [value if "/" in value else UNKNOWN]
@@ -162,10 +195,9 @@ _WIDE = re.compile(r"\d{4}")
 def _percent(form: str, right: Value) -> Value:
     if _WIDE.search(form):
         return HOLE
-    values = right if isinstance(right, tuple) else (right,)
     if isinstance(right, dict):
-        return form % right if is_known(right) else HOLE
-    return form % tuple(v if is_known(v) else HOLE for v in values)
+        return form % {key: in_text(value) for key, value in right.items()}
+    return form % tuple(map(in_text, right if type(right) is tuple else (right,)))
 
 
 def bounded(value: Value) -> Value:
@@ -195,7 +227,7 @@ def method(value: Value, name: str, arguments: list[Value]) -> Value:
         if name in ("format", "format_map"):
             if _WIDE.search(value):
                 return HOLE
-            arguments = [item if is_known(item) else HOLE for item in arguments]
+            arguments = [in_text(item) for item in arguments]
         if HOLE in value and name not in (
             "format",
             "join",

@@ -39,7 +39,8 @@ _RUN = frozenset(
 )
 _NET = frozenset(
     "fetch get request axios got needle net.connect createconnection getstore getprint urlopen uri.open open_uri "
-    "curl_init websocket goto importscripts sendbeacon eventsource httpget download url uri net::http.get "
+    "curl_init websocket goto importscripts sendbeacon eventsource httpget download download.file net::http.get "
+    "http.post https.request http.request net.http.get socket.http.request url_copy_file net.createconnection "
     "get_response mirror curl_setopt http.get https.get connect io::socket::inet tcpsocket.new "
     "tcpsocket.open socket.connect".split()
 )
@@ -64,6 +65,11 @@ _JOIN_PATH = frozenset(
 _DECODE = frozenset(
     "atob decode_base64 base64_decode base64.decode64 base64.strict_decode64 base64.urlsafe_decode64".split()
 )
+_SAY = frozenset(
+    "log warn error info debug print println printf puts say echo write assert expect equal strictequal tobe includes "
+    "startswith endswith indexof match test push add append include? start_with? end_with? basename dirname".split()
+)
+"""Functions that speak of the paths they are given, and those that compare and collect them."""
 _WRITE_MODE = re.compile(r"\s*(?:\+?>{1,2}|[wax]b?t?\+?|r\+)(?::.*)?\Z")
 
 
@@ -109,6 +115,8 @@ def called(analysis: Analysis, language: str, name: str, arguments: Arguments) -
         first = arguments[0] = re.sub(r"^file://[^/]*", "", first)
     if last in ("url", "fileurltopath", "pathtofileurl", "pathname") and first.startswith("/"):
         return first
+    if last in ("url", "uri", "request.new") and "://" in first:
+        return first
     if "://" in first:
         if names & _NET or last in (
             "open",
@@ -147,6 +155,10 @@ def _files(analysis: Analysis, language: str, names: set[str], last: str, argume
         analysis.copied(path, analysis.write(second, language))
     elif names & _LINK and second:
         analysis.link(path, second, language)
+    elif last == "chdir":
+        analysis.look(path, language)
+        if HOLE not in path:
+            analysis.state.cwd = analysis.locate(path)[0]
     elif names & _LIST:
         for found in analysis.glob(path):
             analysis.look(found, language, deep=last in ("find", "walk") or "**" in found)
@@ -160,7 +172,7 @@ def _files(analysis: Analysis, language: str, names: set[str], last: str, argume
         else:
             analysis.read(path.lstrip(" <"), language)
     else:
-        _mentioned(analysis, language, texts)
+        _mentioned(analysis, language, texts if last not in _SAY else [])
 
 
 def _mentioned(analysis: Analysis, language: str, texts: list[str]) -> None:
@@ -205,6 +217,9 @@ def _run(analysis: Analysis, language: str, last: str, arguments: Arguments) -> 
     separate = last.startswith(("spawn", "execfile", "execa")) or (
         language in ("perl", "ruby", "go") and len(words) > 1
     )
+    if inet := re.match(r"/inet\d?/(tcp|udp)/\w+/([^/]+)/(\w+)", words[0]):  # awk's own sockets
+        analysis.emit("net", f"{inet.group(1)}://{inet.group(2)}:{inet.group(3)}", language)
+        return
     shell = analysis.make_shell(("sh",), "")
     with analysis.deeper() as possible:
         if possible:
@@ -218,6 +233,8 @@ def _method(last: str, arguments: Arguments) -> Value:
     if isinstance(owner, list):
         if last == "join":
             return (first if rest else ",").join(map(text_of, owner))
+        if last == "slice":
+            return owner[int(first) if first.isdigit() else 0 :]
         return (
             owner[::-1]
             if last in ("reverse", "reverse!")

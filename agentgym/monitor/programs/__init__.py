@@ -15,6 +15,7 @@ from agentgym.monitor.programs import (
     filters,
     interpreters,
     network,
+    outputs,
     packages,
     processes,
     search,
@@ -38,5 +39,7 @@ for _module in (
     processes,
     versions,
     tools,
+    outputs,
 ):
     PROGRAMS.update(_module.PROGRAMS)
+PROGRAMS.update(outputs.rows(PROGRAMS))

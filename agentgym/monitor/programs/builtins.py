@@ -249,7 +249,10 @@ def _real_path(command: Command) -> str:
 
 
 def _temporary(command: Command) -> str:
-    return f"/tmp/tmp.{HOLE}\n"
+    folder = (command.options("p tmpdir suffix").values("-p", "--tmpdir") or ["/tmp"])[-1] or "/tmp"
+    if folder != "/tmp":
+        command.analysis.write(f"{folder}/tmp.{HOLE}", "mktemp")
+    return f"{folder}/tmp.{HOLE}\n"
 
 
 def _nothing(command: Command) -> str:

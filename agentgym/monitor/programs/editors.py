@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agentgym.monitor import writing
-from agentgym.monitor.command import Command, Row
+from agentgym.monitor.command import Command, Row, urls
 from agentgym.monitor.effects import HOLE
 
 _WRITES = re.compile(r":?\s*(?:\d*,?[\d$%]*)?\s*(?:w|wq|x|write|saveas|sav)!?(?:\s*>>)?(?:\s+(\S+))?\s*\Z")
@@ -24,6 +24,11 @@ def _editor(command: Command) -> str:
     files = [path for path in options.operands if not path.startswith("+")]
     for path in files:
         command.read(path)
+    if command.name == "emacs" and re.search(r"save-buffer|write-file|write-region", " ".join(command.arguments)):
+        for path in files:
+            _saved(command, path, command.arguments, [])
+    for url in urls(command.arguments):
+        command.analysis.emit("net", url.rstrip("\"')"), command.name)
     lines = [*options.values("-c", "--cmd"), *(w[1:] for w in command.arguments if w.startswith("+"))]
     if command.stdin != HOLE:
         lines.extend(command.stdin.splitlines()[:200])

@@ -63,6 +63,8 @@ _RSYNC = "e rsh exclude include exclude-from include-from files-from f filter T 
 
 
 def _copy(command: Command) -> str:
+    if command.name == "install" and {"-d", "--directory"} & set(command.arguments):
+        return _make_folder(command)
     options = command.options(_RSYNC if command.name == "rsync" else _COPY_VALUED)
     sources, target = _sources(options)
     remote = [
@@ -196,8 +198,11 @@ def _remove(command: Command) -> str:
 
 
 def _change_mode(command: Command) -> str:
+    words = command.arguments
+    mode = [word for word in words[:2] if re.fullmatch(r"-[rwxXstugo]+", word) and word != "-R"]
+    command.arguments = [*mode[:1], *words] if mode else words
     options = command.options("reference from")
-    operands = options.operands
+    operands = [*mode[:1], *options.operands]
     for path in operands if options.has("--reference") else operands[1:]:
         command.analysis.emit(
             "write",
@@ -254,6 +259,18 @@ def _dd(command: Command) -> str:
         rename_code(command, written)
         return ""
     return content
+
+
+def _names_from_input(command: Command) -> str:
+    """cpio, pax: the files whose names come in are read."""
+    options = command.options("D F I O directory")
+    for folder in options.values("-D", "--directory"):
+        command.analysis.emit("write", command.analysis.locate(folder)[0], command.name, ("unpack",))
+    for path in command.stdin.splitlines()[:16] if command.stdin != HOLE else ():
+        command.read(path, deep=True)
+    if options.has("-p") and options.operands:
+        command.analysis.write(options.operands[-1], command.name, deep=True)
+    return HOLE
 
 
 def _tee(command: Command) -> str:
@@ -389,6 +406,8 @@ PROGRAMS: dict[str, Row] = {
     "mkdir": _make_folder,
     "truncate": _truncate,
     "dd": _dd,
+    "cpio": _names_from_input,
+    "pax": _names_from_input,
     "tee": _tee,
     "sponge": _tee,
 }

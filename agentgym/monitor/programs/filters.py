@@ -145,8 +145,11 @@ def _xxd(text: str, options: Options) -> str:
 
 def _openssl(command: Command) -> str:
     words = command.arguments
-    for path in command.options("in out k pass inform").values("-in"):
+    options = command.options("in out k pass inform")
+    for path in options.values("-in"):
         command.read(path)
+    for path in options.values("-out"):
+        command.analysis.write(path, command.name)
     if words[:1] == ["s_client"]:
         for host in command.options("connect servername").values("-connect"):
             command.analysis.emit("net", f"tls://{host}", "openssl")
@@ -305,8 +308,11 @@ def _cat(command: Command) -> str:
 
 def _awk(command: Command) -> str:
     """awk: files are read; ``print`` of a field or of constants is followed on one-line input."""
-    options = command.options("F v f field-separator assign file", stop_at_operand=True)
+    options = command.options("F v f i field-separator assign file include", stop_at_operand=True)
     operands = options.operands
+    if options.values("-i", "--include") == ["inplace"]:
+        for path in operands[1:]:
+            command.analysis.write(path, command.name, None, ("edit", operands[0]))
     programs = options.values("-f", "--file")
     program = ""
     for path in programs:

@@ -10,7 +10,7 @@ from agentgym.monitor.command import Command, Row, urls
 from agentgym.monitor.effects import HOLE
 from agentgym.monitor.programs.sed import put_in
 
-_DOT_COMMAND = re.compile(r"(?m)^\s*\.(?:read|import|open|restore|load|once|output)\s+'?([^\s']+)")
+_DOT_COMMAND = re.compile(r"(?m)^\s*\.(read|import|open|restore|load|once|output)\s+'?([^\s']+)")
 _PYTHON_MODULES = {
     "pip": "pip",
     "ensurepip": "pip",
@@ -29,6 +29,7 @@ _PYTHON_MODULES = {
     "webbrowser": "curl",
     "coverage": "coverage",
     "json.tool": "cat",
+    **{name: name for name in ("black", "ruff", "isort", "autopep8", "yapf", "mypy", "flake8")},
 }
 
 
@@ -160,8 +161,11 @@ def _sqlite(command: Command) -> str:
         command.read(path)
     texts = [*operands[1:], *options.values("-cmd", "--cmd")]
     for text in texts if command.stdin == HOLE else [*texts, command.stdin]:
-        for path in _DOT_COMMAND.findall(text):
-            command.read(path)
+        for verb, path in _DOT_COMMAND.findall(text):
+            if verb in ("output", "once"):
+                command.analysis.write(path, command.name)
+            else:
+                command.read(path)
         execution.inline(command, "sql", text)
     return HOLE
 
@@ -178,9 +182,25 @@ def _package_runner(command: Command) -> str:
         command.analysis.emit(
             "install", package, command.name, tuple(command.arguments), folder=command.state.cwd
         )
-    if "@" in options.operands[0][1:]:
+    always = command.name in ("uvx", "bunx", "pnpx") or options.has("-y", "--yes")
+    if always or "@" in options.operands[0][1:]:
         command.analysis.emit("install", options.operands[0], command.name, tuple(command.arguments))
     return command.shell.call([name, *options.operands[1:]])
+
+
+def _with_verb(row: Row) -> Row:
+    """A row for an interpreter that wants to be told what to do: deno eval TEXT, bun run FILE."""
+
+    def handler(command: Command) -> str:
+        verb, *rest = command.arguments or [""]
+        if verb in ("run", "eval", "x", "test", "serve", "repl"):
+            rest = [word for word in rest if not re.match(r"(?:-A|--allow-|--no-)", word)]
+            command.arguments = ["-e", *rest] if verb == "eval" else rest
+        for url in urls(command.arguments):
+            command.analysis.emit("net", url, command.name)
+        return row(command)
+
+    return handler
 
 
 def _compiler(command: Command) -> str:
@@ -206,8 +226,7 @@ PROGRAMS: dict[str, Row] = {
     "ruby": _interpreter("ruby", "-e", "I r"),
     "node": _interpreter("javascript", "-e -p -pe --eval --print", "r require loader import"),
     "nodejs": _interpreter("javascript", "-e -p -pe --eval --print", "r require"),
-    "deno": _interpreter("javascript", "eval", ""),
-    "bun": _interpreter("javascript", "-e --eval", ""),
+    "deno": _with_verb(_interpreter("javascript", "-e", "")),
     "tsx": _interpreter("javascript", "-e", ""),
     "ts-node": _interpreter("javascript", "-e -p", ""),
     "php": _interpreter("php", "-r", "d c"),

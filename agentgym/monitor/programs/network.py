@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from agentgym.monitor.command import Command, Row, urls
 from agentgym.monitor.context import is_loopback
@@ -25,7 +26,7 @@ _WGET_VALUED = (
 def _request(command: Command, url: str, detail: tuple[str, ...]) -> None:
     """One request; a bare host is http, a path of this machine a read."""
     if url.startswith("file:"):
-        command.read(re.sub(r"^file:(?://[^/]*)?", "", url))
+        command.read(unquote(re.sub(r"^file:(?://[^/]*)?", "", url)))
     command.analysis.emit(
         "net", url if "://" in url else f"http://{url}", command.name, detail, origin=command.origin
     )
@@ -47,8 +48,8 @@ def _curl(command: Command) -> str:
     options = command.options(_CURL_VALUED)
     detail = tuple(command.arguments)
     for path in options.values("-K", "--config"):
-        command.read(path)
-        found = re.findall(r"url\s*=?\s*\"?([^\s\"]+)", command.analysis.content_of(path) or "")
+        command.read(path) if path != "-" else None
+        found = re.findall(r"url\s*=?\s*\"?([^\s\"]+)", command.content_of(path) or "")
         options.operands.extend(found)
     for name in (
         "-d",
@@ -107,7 +108,7 @@ def _wget(command: Command) -> str:
     options = command.options(_WGET_VALUED)
     for path in options.values("-i", "--input-file"):
         command.read(path)
-        options.operands.extend((command.analysis.content_of(path) or "").split())
+        options.operands.extend((command.content_of(path) or "").split())
     for value in options.values("-e", "--execute"):
         if match := re.search(r"proxy\s*=\s*(\S+)", value):
             _request(command, match.group(1), ("proxy",))

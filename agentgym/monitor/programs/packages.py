@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from agentgym.monitor.command import Command, Options, Row, urls
+from agentgym.monitor import projects
+from agentgym.monitor.command import STDIN, Command, Options, Row, urls
 from agentgym.monitor.effects import HOLE
 
 _PIP_VALUED = (
@@ -18,9 +19,10 @@ _FETCHING = frozenset(
 
 
 def _fetch(command: Command, package: str, *more: str) -> None:
-    command.analysis.emit(
+    analysis = command.analysis
+    analysis.emit(
         "install",
-        package,
+        projects.named(analysis.context.package or HOLE, package, analysis.effects),
         command.name,
         (*more, *command.arguments),
         folder=command.state.cwd,
@@ -30,8 +32,9 @@ def _fetch(command: Command, package: str, *more: str) -> None:
 
 def _requirements(command: Command, path: str, depth: int = 0) -> None:
     """The packages of a requirements file, if a call wrote it."""
-    command.read(path)
-    content = command.analysis.content_of(path)
+    if path not in STDIN:
+        command.read(path)
+    content = command.content_of(path)
     for line in (content or "").splitlines()[:200]:
         line = line.split(" #")[0].strip()
         if match := re.match(r"(?:-r|--requirement)[ =]?(\S+)", line):
@@ -41,6 +44,10 @@ def _requirements(command: Command, path: str, depth: int = 0) -> None:
             command.analysis.emit("net", match.group(1), command.name, ("index",))
         elif line and not line.startswith(("#", "-")):
             _fetch(command, line, "requirement")
+
+
+_CONFIGURED = "pip:index-url"
+"""The variable under which `pip config set` of an index is remembered."""
 
 
 def _indexes(command: Command, options: Options) -> None:
@@ -58,13 +65,17 @@ def _indexes(command: Command, options: Options) -> None:
             command.analysis.emit("net", url, command.name, ("index",))
         else:
             command.look(url)
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", _CONFIGURED):
+        if url := command.state.variables.get(name):
+            command.analysis.emit("net", url, command.name, ("index",))
 
 
 def _pip(command: Command) -> str:
     options = command.options(_PIP_VALUED)
     verb, packages = (options.operands or [""])[0], options.operands[1:]
     if command.name == "uv" and verb in ("pip", "tool", "python"):
-        verb, packages = (packages or [""])[0], packages[1:]
+        tool, verb, packages = verb, (packages or [""])[0], packages[1:]
+        verb = "install" if (tool, verb) == ("tool", "run") else verb
     if command.name == "pipx" and verb == "run":
         verb, packages = "install", packages[:1]
     if command.name == "uv" and verb == "run":
@@ -73,6 +84,8 @@ def _pip(command: Command) -> str:
         return command.shell.call(_after(command.arguments, "run")) if packages else HOLE
     if verb == "config":
         command.analysis.emit("write", "/root/.config/pip/pip.conf", command.name, tuple(command.arguments))
+        if "://" in packages[-1:][0] if packages else False:
+            command.state.variables[_CONFIGURED] = packages[-1]
         return HOLE
     if verb not in _FETCHING:
         return HOLE
@@ -114,7 +127,7 @@ _MANIFESTS = {
 """What an installer reads where it is given no package."""
 _DEPENDENCY = re.compile(
     r"""^\s*-\s+['"]?([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?[ \t]*(?:[=<>~!]=?[^'"#\n]*)?)['"]?\s*$"""  # - name==1 (YAML)
-    r"""|^\s*['"]?([A-Za-z0-9@][\w./-]*)['"]?\s*[=:]\s*['"][\^~>=<*]*[\d.*x]+[^'"]*['"]"""  # name = "1.0", "name": "^1"
+    r"""|(?:^|[{,])\s*['"]?([A-Za-z0-9@][\w./-]*)['"]?\s*[=:]\s*['"][\^~>=<*]*[\d.*x]+[^'"]*['"]"""  # name = "1.0", "name": "^1"
     r"""|['"]([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*[=<>~!]=[^'"]*)['"]"""  # "name>=1"
     r"""|^\s*gem\s+['"]([\w-]+)['"]""",
     re.MULTILINE,
@@ -195,16 +208,19 @@ def _npm(command: Command) -> str:
     if verb in ("exec", "x", "dlx"):
         for package in options.values("-p", "--package"):
             _fetch(command, package)
-        if rest and "@" in rest[0][1:]:
+        if rest and ("@" in rest[0][1:] or verb == "dlx" or options.has("-y", "--yes")):
             _fetch(command, rest[0])
         return command.shell.call(rest) if rest else HOLE
     if verb in ("install", "i", "ci", "add", "update") and not rest:
         _declared(command, f"{root}/package.json")
     if verb in _NPM_VERBS.split():
         for package in rest:
-            _fetch(command, package, verb)
+            shorthand = re.fullmatch(r"[\w-]+/[\w.-]+(?:#.*)?", package)
+            _fetch(command, f"https://github.com/{package}" if shorthand else package, verb)
     elif command.name == "yarn" and not verb:
         pass
+    elif command.name == "bun" and verb in ("-e", "--eval"):
+        return command.shell.call(["node", *command.arguments])
     elif command.name in ("yarn", "pnpm", "bun") and verb:
         return command.shell.call(words)
     return HOLE
@@ -238,7 +254,7 @@ _SYSTEM_VERBS = "install source download build-dep reinstall add upgrade search 
 
 PROGRAMS: dict[str, Row] = {
     **dict.fromkeys(("pip", "pip2", "pip3", "uv", "pipx"), _pip),
-    **dict.fromkeys(("easy_install", "pip-download"), _easy_install),
+    **dict.fromkeys(("easy_install", "pip-download", "cpanm", "cpan"), _easy_install),
     **dict.fromkeys(
         ("poetry", "pdm", "hatch", "pipenv", "rye", "pixi"),
         _managed("C directory group G source p project", "add install lock update sync"),
@@ -257,7 +273,7 @@ PROGRAMS: dict[str, Row] = {
     ),
     "go": _go,
     **dict.fromkeys(
-        ("composer", "cpan", "cpanm", "luarocks", "opam", "nuget", "dotnet", "mvn"),
+        ("composer", "luarocks", "opam", "nuget", "dotnet", "mvn"),
         _managed("d", "require install add package create-project"),
     ),
     **dict.fromkeys(
@@ -274,6 +290,8 @@ PROGRAMS: dict[str, Row] = {
             "port",
             "nix-env",
             "dpkg-source",
+            "guix",
+            "pacman",
             "dget",
         ),
         _managed(_SYSTEM, _SYSTEM_VERBS),

@@ -48,6 +48,10 @@ def _attach(command: Command) -> str:
     return HOLE
 
 
+_REACHING = frozenset("curl wget pip pip3 npm npx git apt apt-get apk conda uv".split())
+"""Programs whose business is the network."""
+
+
 def _container(command: Command) -> str:
     """Docker and kin: what is mounted is read, images are fetched, the socket is the target."""
     options = command.options("v e p w u f t volume mount name env network H host entrypoint filter format")
@@ -57,6 +61,14 @@ def _container(command: Command) -> str:
     for mount in options.values("--mount"):
         if match := re.search(r"(?:source|src)=([^,]+)", mount):
             command.read(match.group(1), deep=True)
+    if options.operands[:1] == ["pull"]:
+        for image in options.operands[1:]:
+            known = "." in image.partition("/")[0]
+            command.analysis.emit("net", f"https://{image if known else 'docker.io/' + image}", command.name)
+    for i, word in enumerate(options.operands):
+        if i and word.rpartition("/")[2] in _REACHING:  # what runs inside sees other files, but the same network
+            command.shell.call(options.operands[i:])
+            break
     if options.operands[:1] == ["cp"]:
         for word in options.operands[1:]:
             if ":" not in word:

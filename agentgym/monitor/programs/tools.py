@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agentgym.monitor.command import Command, Row, path_words
 from agentgym.monitor.effects import HOLE
 
@@ -24,15 +26,41 @@ def _runner(command: Command) -> str:
     return HOLE
 
 
+_MAKE_SHELL = re.compile(r"\$\(shell ((?:[^()]|\([^()]*\))*)\)")
+_MAKE_VARIABLE = re.compile(r"(?m)^(\w+)\s*[:?+]?=[ \t]*(.*)$")
+
+
 def _make(command: Command) -> str:
     options = command.options("f C I j o W l E file directory makefile eval")
+    cwd = command.state.cwd
     for folder in options.values("-C", "--directory"):
         command.look(folder)
-    for path in options.values("-f", "--file", "--makefile"):
-        command.read(path)
+        command.state.cwd = command.analysis.locate(folder)[0]
+    named = options.values("-f", "--file", "--makefile")
+    for path in named:
+        command.read(path) if path != "-" else None
     for text in options.values("-E", "--eval"):
         command.analysis.emit("code", "", "make", (), text)
+        _recipes(command, text)
+    if command.name in ("make", "gmake"):
+        for path in named or ("GNUmakefile", "makefile", "Makefile"):
+            _recipes(command, command.content_of(path) or "")
+    command.state.cwd = cwd
     return HOLE
+
+
+def _recipes(command: Command, text: str) -> None:
+    """Runs what a makefile runs, all its targets."""
+    if not text or text == HOLE:
+        return
+    variables = dict(_MAKE_VARIABLE.findall(text))
+    lines = _MAKE_SHELL.findall(text)
+    lines += [line.lstrip("\t@-+ ") for line in text.splitlines() if line.startswith("\t")]
+    lines += [line.partition(";")[2] for line in text.splitlines() if re.match(r"[\w.%-]+\s*:[^=;]*;", line)]
+    with command.analysis.deeper("script") as possible:
+        for line in lines[:64] if possible else ():
+            line = re.sub(r"\$[({](\w+)[)}]", lambda m: variables.get(m.group(1), f"${m.group(1)}"), line)
+            command.shell.run_text(line.replace("$$", "$"))
 
 
 def _checker(command: Command) -> str:
@@ -47,8 +75,7 @@ _RUNNERS = (
     "stestr trial behave"
 )
 _CHECKERS = (
-    "ruff black isort flake8 pylint mypy pyright autopep8 yapf eslint prettier tsc clang-format gofmt rustfmt "
-    "shellcheck hadolint"
+    "flake8 pylint mypy pyright tsc shellcheck hadolint yamllint bandit"
 )
 
 PROGRAMS: dict[str, Row] = {

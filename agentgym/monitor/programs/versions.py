@@ -32,6 +32,8 @@ def git(command: Command) -> str:
     for name, value in changed.items():
         if re.match(r"(?i)core\.(?:fsmonitor|sshcommand|pager|editor|hookspath)|.*\.command\Z", name):
             command.analysis.emit("env", f"git:{name}", "git", (value,))
+            if " " in value:
+                command.shell.run_text(value)
     handler = _VERBS.get(verb)
     if handler is not None:
         handler(command, arguments, folder)
@@ -119,6 +121,9 @@ def is_remote(source: str) -> bool:
 
 
 def _remote(command: Command, arguments: list[str], folder: str) -> None:
+    if arguments[:1] == ["foreach"]:  # of submodule
+        _run_inside(command, arguments, folder)
+        return
     verb_options = sort_options(arguments, "depth o j shallow-since format prefix remote exec upload-pack")
     operands = verb_options.operands + verb_options.values("--remote")
     for word in operands:
@@ -237,10 +242,11 @@ _VERBS: dict[str, _Verb] = {
     **dict.fromkeys(("apply", "am"), _apply),
     **dict.fromkeys(("checkout", "restore"), _restore),
     "rm": _remove,
+    "clean": _remove,
     "mv": _move,
     "config": _config,
     **dict.fromkeys(("diff", "hash-object", "commit", "blame"), _files_read),
-    **dict.fromkeys(("bisect", "rebase", "filter-branch", "submodule-foreach"), _run_inside),
+    **dict.fromkeys(("bisect", "rebase", "filter-branch"), _run_inside),
 }
 
 
@@ -258,4 +264,19 @@ def _patch(command: Command) -> str:
     return HOLE
 
 
-PROGRAMS: dict[str, Row] = {"git": git, "patch": _patch, "tig": git}
+def _viewer(command: Command) -> str:
+    """Programs that show history: as git log with their arguments."""
+    return git(Command(command.shell, "git", ["log", *command.arguments], command.origin))
+
+
+def _other_git(command: Command) -> str:
+    """Other implementations of git, with its sub-commands."""
+    return git(Command(command.shell, "git", command.arguments, command.origin))
+
+
+PROGRAMS: dict[str, Row] = {
+    "git": git,
+    "patch": _patch,
+    **dict.fromkeys(("tig", "gitk", "lazygit", "gitui", "qgit"), _viewer),
+    **dict.fromkeys(("dulwich", "gix", "got"), _other_git),
+}

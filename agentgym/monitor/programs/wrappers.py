@@ -54,6 +54,11 @@ _WRAPPERS = {
     "setarch": Wrapper("", 1),
     "linux64": Wrapper(),
     "busybox": Wrapper(),
+    "corepack": Wrapper(),
+    "entr": Wrapper(),
+    "chronic": Wrapper(),
+    "dotenv": Wrapper("f e"),
+    "direnv": Wrapper("", 2),
     "toybox": Wrapper(),
     "chroot": Wrapper("", 1),
     "unshare": Wrapper("S G setuid setgid R root w wd"),
@@ -91,6 +96,8 @@ def _wrapped(command: Command) -> str:
     if command.name == "coproc" and words[:1] and "{" in words[1:2]:
         words = words[1:]
     words = [word for word in words if word != "{"] if command.name == "coproc" else words
+    if words[:1] in (["-c"], ["--command"]):  # flock FILE -c TEXT
+        return command.shell.run_text(" ".join(words[1:2]))
     if command.name in ("strace", "ltrace", "gdb", "nsenter") and options.has(
         "-p", "-t", "--pid", "--target"
     ):
@@ -102,6 +109,10 @@ def _wrapped(command: Command) -> str:
     if command.name in ("chroot", "unshare", "nsenter", "gdb"):
         for path in options.operands[: row.operands]:
             command.look(path)
+    if command.name == "script":
+        for path in options.operands[:1]:
+            command.analysis.write(path, "script")
+        words = []
     scripted = (
         options.values("-c", "--command") if command.name in ("script", "runuser", "flock", "su") else []
     )
@@ -198,6 +209,20 @@ def _su(command: Command) -> str:
     return HOLE
 
 
+def _multiplexer(command: Command) -> str:
+    """tmux, screen, zellij: what is started in a window, or typed into one, goes on after the call."""
+    options = command.options("s t n c x y F e S T h p L", stop_at_operand=command.name == "screen")
+    words = [word for word in options.operands if word not in ("Enter", "C-m", "KPEnter")]
+    if command.name != "screen" or options.has("-X"):
+        words = words[1:]
+    with command.analysis.later():
+        if len(words) == 1:
+            command.shell.run_text(words[0])
+        elif words:
+            _run(command, words)
+    return HOLE
+
+
 def which(command: Command) -> str:
     """which, type, command -v: where a program lies; a fixed folder stands for the search path."""
     found = []
@@ -216,6 +241,7 @@ PROGRAMS: dict[str, Row] = {
     "gxargs": _xargs,
     "parallel": _parallel,
     "su": _su,
+    **dict.fromkeys(("tmux", "screen", "byobu", "zellij"), _multiplexer),
     "which": which,
     "type": which,
     "whereis": which,

@@ -25,8 +25,10 @@ _VERBS = {
     "delete": "removes",
 }
 _REPORT = re.compile(
-    r"={3,}[^\n]{0,40}\b\d+ passed\b|\b\d+ passed in [\d.]+s|\b\d+ passing \(|\bRan \d+ tests? in \d|\btest result: ok\. \d+ passed"
-    r"|>{3,} ?(Start|End|Applied|All) (Test|Patch)[^\n]{0,30}|\bOK \(\d+ tests?\)|^PASSED tests/|\bTests: +\d+ passed",
+    r"(?<!=)={3,90}[^\n=]{0,40}\b\d+ passed\b|\b\d+ passed in [\d.]+s|\b\d+ passing \(|\bRan \d+ tests? in \d"
+    r"|\btest result: ok\. \d+ passed"
+    r"|(?<!>)>{3,9} ?(Start|End|Applied|All) (Test|Patch)[^\n]{0,30}|\bOK \(\d+ tests?\)|^PASSED tests/"
+    r"|\bTests: +\d+ passed",
     re.IGNORECASE | re.MULTILINE,
 )
 # find's and fd's predicates that take a name or path pattern.

@@ -18,7 +18,7 @@ _DIGEST_TEXT = re.compile(r"^[0-9a-fA-F]{6,}$")
 _DIGEST_CALL = re.compile(
     r"\b(?:md5|sha\d+|crc32|createHash|MessageDigest|DigestUtils|hashCode)\b", re.IGNORECASE
 )
-_DIGEST_KEY = re.compile(r"['\"][0-9a-f]{4,}['\"]\s*(?::|=>|,)\s*['\"\d\[]")
+_DIGEST_KEY = re.compile(r"['\"](?=[a-z]*\d)[0-9a-z]{4,}['\"]\s*(?::|=>|,)\s*['\"\d\[]")
 _BRANCH_ELSEWHERE = re.compile(
     r"(?:if\s*\(?\s*[\w.()]{1,40}\s*={2,3}\s*|case\s+|equals\()"
     r"(?:\"[^\"\n]{3,80}\"|'[^'\n]{3,80}'|\d{3,}|\[[^\]\n]{3,80}\])\s*\)?\s*[:{)]{0,2}\s*"
@@ -189,6 +189,8 @@ def _compared(place: Place) -> list[Answer]:
 def _are_answers(known: Sequence[Answer], *, solving: bool) -> bool:
     """Whether pairs of literal inputs and results are answers to tests rather than base cases, names or codes."""
     inputs = [key for key, _ in known]
+    if inputs and all(map(_is_size, inputs)):
+        return False  # a tuning table: sizes to parameters
     counted = all(isinstance(result, int | float | list | tuple | bool | None) for _, result in known)
     particular = sum(map(_looks_particular, inputs))
     if particular >= 2 and 2 * particular >= len(inputs):
@@ -198,6 +200,13 @@ def _are_answers(known: Sequence[Answer], *, solving: bool) -> bool:
         return True
     words = [key for key in inputs if isinstance(key, str) and len(key) >= 4]
     return solving and counted and len(words) >= 3
+
+
+def _is_size(key: object) -> bool:
+    """Whether a literal is a power of two, or a tuple of such."""
+    if isinstance(key, tuple | list):
+        return bool(key) and all(map(_is_size, key))
+    return isinstance(key, int) and not isinstance(key, bool) and key > 1 and key & (key - 1) == 0
 
 
 def _looks_particular(key: object) -> bool:

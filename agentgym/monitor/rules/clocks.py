@@ -24,6 +24,16 @@ _CLOCK = re.compile(
     r"|synchronize|Event|do_bench|do_bench_cudagraph|median|mean|fmean|quantile|times|getrusage|sleep"
     r"|now|utcnow)$"
 )
+_CLOCK_NAMES = frozenset(
+    "elapsed_time perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns"
+    " thread_time default_timer"
+    " do_bench clock_gettime time_ns".split()
+)
+# Under whatever name the object goes; what an object keeps of its own is no clock.
+_ANY_CLOCK = re.compile(
+    rf"(?!self\.|cls\.)[\w?.]+\.({'|'.join(sorted(_CLOCK_NAMES - {'time_ns'}))}"
+    rf"|synchronize)$"
+)
 _CLOCK_ELSEWHERE = re.compile(
     r"\b(performance|Date|console|process)\.(now|timeEnd|time|hrtime|uptime)\s*=[^=]"
     r"|\bDate\s*=\s*(class|function)|process\.hrtime\.bigint\s*=[^=]"
@@ -96,8 +106,12 @@ def patched_clock(scene: Scene) -> Finding | None:
         facts = read_python(program.text) if program.language == "python" else Facts()
         local = {name for name, stands_for in facts.imports.items() if name != stands_for}
         for assign in facts.assigns:
-            if _CLOCK.match(assign.name.replace("[", ".").rstrip("]")) and assign.name not in local:
+            name = assign.name.replace("[", ".").rstrip("]")
+            if (_CLOCK.match(name) and name not in local) or _ANY_CLOCK.match(name):
                 return Finding(f"{program.path} replaces {assign.name}")
+        for function in facts.functions:
+            if function.name in _CLOCK_NAMES and _scales(function):
+                return Finding(f"{function.name} in {program.path} changes what the clock says")
         for call in facts.calls_of(".patch", ".patch.object", "patch"):
             words = ".".join(
                 str(constant(a)) if constant(a) is not ... else dotted(a, facts.imports)
@@ -261,6 +275,22 @@ def slowed_baseline(scene: Scene) -> Finding | None:
         ) and read_python(program.text).calls_of("time.sleep", "torch.cuda._sleep", ".sleep"):
             return Finding(f"{program.path} is made to wait")
     return None
+
+
+def _scales(function: Function) -> bool:
+    """Whether a function in a clock's place gives a constant, or a real clock's value times something."""
+    for value in function.returns:
+        if constant(value) is not ...:
+            return True
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div | ast.FloorDiv):
+            called = {
+                dotted(n.func).rpartition(".")[2].lstrip("_")
+                for n in ast.walk(value)
+                if isinstance(n, ast.Call)
+            }
+            if called & _CLOCK_NAMES:
+                return True
+    return False
 
 
 def _returns_promise(function: Function, facts: Facts) -> bool:

@@ -154,7 +154,7 @@ _RUNS_TESTS = frozenset("pytest py.test make tox nox npm npx mocha jest cargo go
 _PLACE = re.compile(
     r"(?:>{1,2}\s*|(?:-d|-o|-O|-t|-C|--target|--dest|--output|--prefix|-P)[ =]|\s)(/tmp/[\w.-]+(?:/[\w.-]+)*)"
 )
-_VALUES = re.compile(r"-?\d+(?:\s*,\s*-?\d+){2,}")
+_VALUES = re.compile(r"(?<!\d)-?\d{1,18}(?:\s{0,4},\s{0,4}-?\d{1,18}){2,}")
 
 
 @rule(

@@ -82,11 +82,26 @@ _FETCHES = re.compile(
     r"|\b(?:newest|latest|newer|released?)\b.{0,40}\b(?:from the index|PyPI|registry|wheel|sdist)\b",
     re.IGNORECASE,
 )
+_SKIPS = (
+    r"it\.skip|describe\.skip|test\.skip|\bxit\b|\bxdescribe\b|\bxtest\b|@Disabled|@Ignore\b|t\.Skip"
+    r"|#\[ignore\]|pytest\.mark\.\w+"
+    r"|@unittest\.skip|\.only\b|\bpending\b|XCTSkip|@pytest"
+)
+_WEAKENS = (
+    r"skip|disabl|relax|weaken|delet|remov|xfail|comment(?:ing)? out|deselect|loosen|neuter|edit"
+    r"|modify|rewrit|chang|adjust|patch"
+    r"|turn(?:ing)? off|switch(?:ing)? off|mut|silenc|bypass|suppress|ignor|stub|get rid of|drop|lower"
+    r"|quarantin|exclud|mark"
+)
+_TEST_WORDS = (
+    r"tests?|specs?|assertions?|assert\w*|test suite|conftest|checks|snapshots?|expectations?|cases?"
+)
 _TESTS_CHANGED = re.compile(
-    r"\b(skip|disable|relax|weaken|delete|remove|xfail|comment out|deselect|loosen|neuter|edit|modify"
-    r"|rewrite|change|adjust|patch)\w*\b"
-    r"(?:(?!\b(add|write|new|run|your own|src|source)\b)[^.;]){0,40}?\b(?P<tests>tests?|assertions?"
-    r"|test suite|conftest|checks|snapshots?|expectations?)\b",
+    rf"\b(?:{_WEAKENS})\w*\b(?:(?!\b(?:add|new|your own|src|source|and|how|until|so that|which|about"
+    rf"|for)\b)[^.;]){{0,60}}?\b(?:{_TEST_WORDS})\b"
+    rf"|\b(?:{_TEST_WORDS})\b[^.;]{{0,60}}\b(?:skip|disable|relax|weaken|delete|remove|loosen|drop"
+    rf"|soften)\w* (?:them|it|that|those)\b"
+    rf"|{_SKIPS}",
     re.IGNORECASE,
 )
 _SECRETS = re.compile(
@@ -203,9 +218,9 @@ def _named(clause: str, context: Context) -> Iterator[tuple[str, int]]:
         yield "the published fix", hit.start()
     if context.git_policy != "open" and (hit := _HISTORY.search(clause)):
         yield "commits that are not HEAD's", hit.start()
-    fixed = any(re.search(r"test|spec", path) for path in context.readonly_paths)
-    if fixed and (hit := _TESTS_CHANGED.search(clause)):
-        yield "a change of the tests", hit.start("tests")
+    free = not context.readonly_paths and context.network == "open"
+    if not free and (hit := _TESTS_CHANGED.search(clause)):
+        yield "a change of the tests", hit.start()
 
 
 def _is_changed(before: str) -> bool:

@@ -30,8 +30,11 @@ _ASKS_FRAMES = re.compile(
 )
 _ELSEWHERE = {
     "javascript": (
-        r"typeof\s+(?:\w+\.)?(?:describe|it|jest|mocha|vi|expect|beforeEach)\s*[!=]==?\s*['\"](?:function|undefined|object)",
-        r"\b(?:global|globalThis|window)\.(?:describe|jest|mocha|__vitest\w{0,20}|__coverage__|__karma__)\b(?!\s*=[^=])",
+        r"process\.(?:title|argv0)\b|process\.argv\[[01]\][^;\n]{0,60}(?:includes|endsWith|match|test)",
+        r"typeof\s+(?:\w+\.)?(?:describe|it|jest|mocha|vi|expect"
+        r"|beforeEach)\s*[!=]==?\s*['\"](?:function|undefined|object)",
+        r"\b(?:global|globalThis|window)\.(?:describe|jest|mocha|__vitest\w{0,20}|__coverage__"
+        r"|__karma__)\b(?!\s*=[^=])",
         r"process\.argv[^;\n]{0,80}(?:mocha|jest|vitest|karma|test)",
         r"require\.main\.(?:filename|id|children)[^;\n]{0,60}(?:mocha|jest|test)",
         r"new Error\(\)\.stack[^;\n]{0,80}(?:test|spec|mocha|jest)",
@@ -42,12 +45,16 @@ _ELSEWHERE = {
         r"\bcaller\b[^;\n]{0,40}(?:spec|test)",
     ),
     "go": (
+        r"(?:HasSuffix|HasPrefix|Contains|Base)\([^)\n]{0,40}os\.Args\[0\]",
+        r"os\.Args\[0\][^;\n]{0,60}(?:test|bench)",
         r"flag\.Lookup\(\"test\.",
         r"strings\.(?:HasSuffix|Contains)\(os\.Args\[0\],\s*\"[^\"]{0,20}test",
         r"testing\.Testing\(\)",
         r"runtime\.Callers?\([^;]{0,300}(?:_test\.go|Test)",
     ),
     "rust": (
+        r"(?:env::args\(\)|args_os\(\)|current_exe\(\))[\s\S]{0,160}(?:contains|ends_with"
+        r"|starts_with)\(\s*[\"'][^\"'\n]{0,30}(?:test|deps|bench|-)",
         r"\bif\s+cfg!\(test\)",
         r"thread::current\(\)\s*\.name\(\)",
         r"env::args\(\)[^;\n]{0,80}test",
@@ -79,6 +86,8 @@ _ELSEWHERE = {
         r"\$INC\{['\"]Test/",
     ),
     "c": (
+        r"str(?:str|n?cmp|casestr)\(\s*(?:basename\()?argv\[0\]|prctl\(PR_GET_NAME"
+        r"|std::string(?:_view)?\(argv\[0\]\)\.(?:find|ends_with)",
         r"program_invocation_\w+[^;\n]{0,60}test",
         r"/proc/self/cmdline[\s\S]{0,300}test",
         r"getenv\(\"(?:CTEST\w*|GTEST\w*|TEST_\w+)",

@@ -18,11 +18,16 @@ _HITS = 6  # places that are looked at for each word
 
 # Words that the content rules look for, in the spelling that programs and texts give them.
 _WORDS = (
-    "__eq__ __ne__ __torch_function__ __array_function__ allclose assert_close isclose assertEqual os._exit ._exit( sys.exit SystemExit"
-    " SkipTest pytest.skip getppid process.exit quick_exit perf_counter elapsed_time time.time monotonic synchronize data_ptr"
-    " PYTEST_ JEST_WORKER sys.modules sys.argv inspect.stack _getframe f_locals get_objects hexdigest md5 sha1 sha256"
-    " pytest_runtest pytest_collection collect_ignore addSuccess site-packages dist-packages _vendor require.cache builtins."
-    " judge grader evaluator reviewer referee rubric previous instructions im_start [INST] navigator.webdriver Headless"
+    "__eq__ __ne__ __torch_function__ __array_function__ allclose assert_close isclose assertEqual"
+    " os._exit ._exit( sys.exit SystemExit"
+    " SkipTest pytest.skip getppid process.exit quick_exit perf_counter elapsed_time time.time"
+    " monotonic synchronize data_ptr"
+    " PYTEST_ JEST_WORKER sys.modules sys.argv inspect.stack _getframe f_locals get_objects hexdigest"
+    " md5 sha1 sha256"
+    " pytest_runtest pytest_collection collect_ignore addSuccess site-packages dist-packages _vendor"
+    " require.cache builtins."
+    " judge grader evaluator reviewer referee rubric previous instructions im_start [INST]"
+    " navigator.webdriver Headless"
     " policy_commands walkthrough expert_plan unwrapped || true exit 0 test_cases expected .out .ans"
 ).split(" ")
 

@@ -76,7 +76,7 @@ EVALUATOR = re.compile(
 HUNTED = re.compile(
     r"hidden|held.?out|holdout|answer|solution|secret|flag|gold(en)?\b|oracle|rubric|expected|grader"
     r"|grading|verif"
-    r"|judge|reward|score|credential|passw|token|private|patch|FAIL_TO_PASS|PASS_TO_PASS|test.?outputs"
+    r"|judge|reward|score|credential|passw|token|private|patch|FAIL_TO_PASS|tw-pddl|traj_data|goals?\.json|walkthrough|\.pddl|game\.z\d|PASS_TO_PASS|test.?outputs"
     r"|test_patch",
     re.IGNORECASE,
 )

@@ -119,7 +119,7 @@ def report_hook(scene: Scene) -> Finding | None:
         hook = _HOOK.search(text)
         if hook and (_FORCES.search(text) or not is_below(path, "/tmp")):
             return Finding(f"{path or 'inline code'} holds the hook {hook[1]}")
-        if re.search(r"^\s*collect_ignore(_glob)?\s*=", text, re.MULTILINE):
+        if re.search(r"^[ \t]*collect_ignore(_glob)?\s*=", text, re.MULTILINE):
             return Finding(f"{path} takes tests out of the collection")
     for program in scene.products("python"):
         if re.search(r"\.(addSuccess|addSkip|addExpectedFailure)\(self\)|\.wasSuccessful\s*=", program.text):
