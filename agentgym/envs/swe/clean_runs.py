@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from agentgym.verifiers.tests import SuiteRun
 
 SHORTEST_LIMIT_S = 300.0
 LEAST_PASSING = 0.9  # of the tests that are not skipped, in each clean run
+
+_PROGRESS = re.compile(r"[.sxXFE]*\s*(\[ *\d+%\])?\s*")  # pytest's letters
 
 STAGES = ("fetched", "understood", "installed", "collected", "green", "stable")
 
@@ -56,8 +59,9 @@ def must_be_green(name: str, run: SuiteRun) -> None:
         return
     counted, red = _counted(run)
     if run.problem:
-        last = (run.output.strip().splitlines() or [""])[-1][:200]
-        raise StageError(f"{name}: its tests cannot be run: {run.problem}; {last}", "collected")
+        said = [line for line in run.output.splitlines() if line.strip() and not _PROGRESS.fullmatch(line)]
+        last = f"; {said[-1][:200]}" if said else ""
+        raise StageError(f"{name}: its tests cannot be run: {run.problem}{last}", "collected")
     if not counted:
         raise StageError(f"{name}: all of its {len(run.statuses)} tests are skipped", "collected")
     why = (run.failures.get(red[0], ("", ""))[1].splitlines() or [""])[0][:200]

@@ -76,6 +76,19 @@ def test_a_run_that_tells_nothing_is_not_green(run: SuiteRun, reason: str) -> No
     assert caught.value.stage == "collected"
 
 
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("..s..F.x.E   [ 40%]\n.....", "p: its tests cannot be run: late"),
+        ("Error: why\n....... [100%]\n", "p: its tests cannot be run: late; Error: why"),
+    ],
+)
+def test_progress_is_no_reason(output: str, reason: str) -> None:
+    with pytest.raises(StageError) as caught:
+        must_be_green("p", SuiteRun({}, {}, "late", 1, output, 1.0))
+    assert str(caught.value) == reason
+
+
 def test_stable_tests() -> None:
     first = {"a": "passed", "b": "failed", "c": "passed", "d[1]": "passed", "d[2]": "passed", "e": "skipped"}
     second = {"a": "passed", "b": "failed", "c": "failed", "d[1]": "passed", "d[3]": "passed", "e": "skipped"}
