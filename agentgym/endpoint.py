@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.errors import InfrastructureError, MissingDependency, UsageError
+from agentgym.errors import InfrastructureError, MissingDependency, UnusableAnswer, UsageError
 from agentgym.messages import Message, to_openai
 
 
@@ -134,7 +134,8 @@ class Endpoint:
             **params: as in `chat`.
 
         Raises:
-            InfrastructureError: no answer parsed, so there is no judgement; or as in `chat`.
+            UnusableAnswer: no answer parsed, so there is no judgement.
+            InfrastructureError: as in `chat`.
         """
         listed = ", ".join(f'"{key}" ({_KINDS[kind]})' for key, kind in keys.items())
         wanted = f"\n\nAnswer with one JSON object with the keys {listed}, and nothing else."
@@ -149,9 +150,7 @@ class Endpoint:
                 problem = str(error)
                 with self._lock:
                     self.counts.parse_failures += 1
-        raise InfrastructureError(
-            f"{self.model} at {self.base_url}: no usable JSON in {tries} tries; {problem}"
-        )
+        raise UnusableAnswer(f"{self.model} at {self.base_url}: no usable JSON in {tries} tries; {problem}")
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Ask what a server offers beside OpenAI's interface, for example llama.cpp's ``/tokenize``.

@@ -35,6 +35,10 @@ class MissingDependency(InfrastructureError, ImportError):
     """A package or program that an optional part needs is not installed; the text names the command that brings it."""
 
 
+class UnusableAnswer(InfrastructureError):
+    """A model answered, each time with something else than what was asked for; its server is not at fault."""
+
+
 class ContextOverflow(AgentGymError):
     """A conversation leaves no room for a reply in the model's context: the agent ran out, nothing broke.
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentgym import InfrastructureError, UsageError
 from agentgym.endpoint import Endpoint
-from agentgym.errors import MissingDependency
+from agentgym.errors import MissingDependency, UnusableAnswer
 from agentgym.messages import system, user
 from tests.policies.fake_server import FakeServer, completion, dropping
 
@@ -183,6 +183,7 @@ def test_json_is_asked_for_again():
 )
 def test_what_is_no_judgement_raises(text):
     error, counts, _ = ask(text)
+    assert isinstance(error, UnusableAnswer)
     assert isinstance(error, InfrastructureError)
     assert "no usable JSON in 2 tries" in str(error)
     assert (counts.calls, counts.parse_failures) == (2, 2)

@@ -57,7 +57,7 @@ def make_sandbox(
             there. None shows the host's own programs.
 
     Raises:
-        TaskError: no registry has the image.
+        TaskError: no registry has the image, or it is not fit for a sandbox.
         UsageError: unknown backend, one that needs `allow_unsafe`, or arguments that make no sense.
         MissingDependency: the backend's program is not installed; the text names the command that brings it.
         SandboxError: the backend does not work on this machine.

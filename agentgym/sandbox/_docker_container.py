@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import SandboxError, UsageError
+from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox._docker_client import Stream, daemon_errors, not_found
 from agentgym.sandbox._docker_job import ENDED, STARTED, DockerJob, Frames
 from agentgym.sandbox._job import KILLED
@@ -227,7 +227,7 @@ class Container:
                 self._client.start(self.id)
         except SandboxError as error:
             if '"bash": executable file not found' in str(error):
-                raise UsageError("the image has no bash, which every sandbox needs") from error
+                raise TaskError("the image has no bash, which every sandbox needs") from error
             raise
 
     def _greet(self) -> tuple[str, tuple[int, int]]:

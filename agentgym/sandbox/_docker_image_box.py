@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import SandboxError, UsageError
+from agentgym.errors import SandboxError, TaskError, UsageError
 from agentgym.sandbox import _scratch
 from agentgym.sandbox._commands import check_places
 from agentgym.sandbox._docker_base import DockerSandbox
@@ -122,8 +122,8 @@ class ImageSandbox(DockerSandbox):
 
     Raises:
         MissingDependency: the package ``docker`` is not installed.
-        TaskError: no registry has the image.
-        UsageError: an argument makes no sense, or the image is not fit for a sandbox.
+        TaskError: no registry has the image, or it is not fit for a sandbox.
+        UsageError: an argument makes no sense.
         SandboxError: no daemon answers, or a registry cannot be reached.
     """
 
@@ -168,7 +168,7 @@ class ImageSandbox(DockerSandbox):
                 with daemon_errors(f"make the folder {self.workspace} in a container"):
                     self._client.put_archive(container.id, "/", pack_folder(self.workspace, container.user))
             elif container.state == "unusable":
-                raise UsageError(
+                raise TaskError(
                     f"the image {image}: user {container.user[0]}, without capabilities, cannot write to "
                     f"{self.workspace}"
                 )

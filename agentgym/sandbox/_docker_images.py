@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import SandboxError, TaskError, UsageError
+from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox._docker_client import daemon_errors, explanation, not_found
 from agentgym.sandbox._system import etc_files, usr_links
 
@@ -66,7 +66,11 @@ def _host_tar(user: int, group: int) -> bytes:
 
 
 def find_image(client: APIClient, name: str) -> Mapping[str, Any] | None:
-    """What the daemon says of an image that it has, None if it has not."""
+    """What the daemon says of an image that it has, None if it has not.
+
+    Raises:
+        TaskError: this is no image's name.
+    """
     try:
         with daemon_errors(f"inspect the image {name}"):
             found: Mapping[str, Any] = client.inspect_image(name)
@@ -75,7 +79,7 @@ def find_image(client: APIClient, name: str) -> Mapping[str, Any] | None:
         if not_found(error):
             return None
         if "invalid reference format" in str(error):
-            raise UsageError(f"image={name!r}: expected a name such as repo/name:tag") from error
+            raise TaskError(f"image={name!r}: expected a name such as repo/name:tag") from error
         raise
 
 
@@ -83,8 +87,7 @@ def ensure_image(client: APIClient, name: str) -> Mapping[str, Any]:
     """What the daemon says of an image, after pulling it if it is not there.
 
     Raises:
-        TaskError: no registry has such an image.
-        UsageError: this is no image's name.
+        TaskError: no registry has such an image, or this is no image's name.
         SandboxError: the registry cannot be reached or refuses.
     """
     found = find_image(client, name)

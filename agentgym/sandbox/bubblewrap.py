@@ -213,7 +213,9 @@ def find_bwrap() -> str:
     """
     found = shutil.which("bwrap")
     if found is None:
-        raise MissingDependency("sandboxes need bubblewrap; install it with: apt-get install bubblewrap")
+        raise MissingDependency(
+            "sandboxes need bubblewrap: apt-get install bubblewrap, or use backend='docker'"
+        )
     return found
 
 

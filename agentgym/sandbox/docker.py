@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from agentgym.sandbox._commands import CLEAN_ENV, check_places
 from agentgym.sandbox._docker_base import DockerSandbox, bind, unusable
 from agentgym.sandbox._docker_client import connect, daemon_address, daemon_is_here
 from agentgym.sandbox._docker_image_box import ImageSandbox
-from agentgym.sandbox._docker_images import host_image
+from agentgym.sandbox._docker_images import ensure_image, find_image, host_image
 from agentgym.sandbox._docker_leftovers import reap
 from agentgym.sandbox._files import Tree
 from agentgym.sandbox._local import LocalSandbox
@@ -47,6 +48,30 @@ def docker_sandbox(
     if image is None:
         return HostBindSandbox(limits=limits, network=network, binds=binds, env=env, workspace=workspace)
     return ImageSandbox(image, limits=limits, network=network, binds=binds, env=env, workspace=workspace)
+
+
+def image_is_here(name: str) -> bool:
+    """Whether the daemon has an image, so that nothing would have to be pulled.
+
+    Raises:
+        MissingDependency: the package ``docker`` is not installed.
+        TaskError: this is no image's name.
+        SandboxError: no daemon answers.
+    """
+    with closing(connect()) as client:
+        return find_image(client, name) is not None
+
+
+def image_id(name: str) -> str:
+    """What an image's name stands for now: a hash of its content. It is pulled if it is not there.
+
+    Raises:
+        MissingDependency: the package ``docker`` is not installed.
+        TaskError: no registry has the image, or this is no image's name.
+        SandboxError: no daemon answers, or the registry cannot be reached.
+    """
+    with closing(connect()) as client:
+        return str(ensure_image(client, name)["Id"])
 
 
 class HostBindSandbox(DockerSandbox, LocalSandbox):

@@ -20,11 +20,14 @@ _STATUSES = {
 _WORDS = "|".join(_STATUSES)
 _STATUS_FIRST = re.compile(rf"({_WORDS})\s+(\S+)")
 _STATUS_LAST = re.compile(rf"(\S+)\s+({_WORDS})(?:\s|$)")
+# "SKIPPED [3] file: reason", and what code under test logs: "ERROR    logger:file.py:12 message".
+_NO_TEST = re.compile(r"\[\d+\]|[^:]+:[^:]+:\d+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 
 _UNITTEST = {"ok": "passed", "FAIL": "failed", "ERROR": "error", "expected failure": "xfailed"}
 _UNITTEST_HEAD = re.compile(r"(FAIL|ERROR): (\S+(?: \([^)]*\))?)")
+_UNITTEST_ID = re.compile(r"\w+ \([\w.]+\)")
 _UNITTEST_RESULT = re.compile(
     r"(ok|OK|FAIL|ERROR|expected failure|unexpected success|skipped(?: .*)?)(?: \([\d.]+m?s\))?"
 )
@@ -57,7 +60,7 @@ def parse_pytest(log: str) -> dict[str, str]:
             name, status = match.groups()
         else:
             continue
-        if not re.fullmatch(r"\[\d+\]", name):  # "SKIPPED [3] file: reason" names no test
+        if not _NO_TEST.fullmatch(name):
             found.add(name, _STATUSES[status])
     return found
 
@@ -96,8 +99,8 @@ def button_numbers(name: str) -> str:
 def parse_unittest(log: str) -> dict[str, str]:
     """Unittest's verbose lines, also Django's: ``test (module.Case) ... ok``.
 
-    A test with a docstring goes by the docstring's first line. What a test prints may stand between its name and its
-    result.
+    A test with a docstring goes by the docstring's first line, which may hold dots of its own. What a test prints may
+    stand between its name and its result.
     """
     found = _Statuses()
     waiting = ""
@@ -109,9 +112,11 @@ def parse_unittest(log: str) -> dict[str, str]:
         if head:
             found.add(head[2], _UNITTEST[head[1]])
         elif dots:
-            result = _UNITTEST_RESULT.fullmatch(said.strip()) or _UNITTEST_RESULT.fullmatch(
-                said.rpartition(" ... ")[2].strip()
-            )
+            result = _UNITTEST_RESULT.fullmatch(said.strip())
+            if result is None:
+                before, _, last = line.rpartition(" ... ")
+                result = _UNITTEST_RESULT.fullmatch(last.strip())
+                name = before if result and not _UNITTEST_ID.fullmatch(name) else name
             waiting = "" if result else name
             if result:
                 found.add(name, _unittest_status(result[1]))

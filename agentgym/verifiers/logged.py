@@ -19,7 +19,7 @@ import posixpath
 import re
 import secrets
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from agentgym.sandbox.base import ExecResult
@@ -29,26 +29,34 @@ from agentgym.verifiers.suite import RUN_ENV, SuiteRun, TestSuite, open_sandbox
 
 # `env` takes leading words such as LANG=C as variables.
 _RUN = ["bash", "-c", 'exec env "$@" 2>&1', "run"]
-_MACHINERY = sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging"}
+# With what old versions of pytest import.
+_MACHINERY = sys.stdlib_module_names | frozenset(
+    "pytest _pytest py pluggy iniconfig packaging attr attrs six more_itertools importlib_metadata zipp tomli toml"
+    " exceptiongroup typing_extensions atomicwrites wcwidth pathlib2 funcsigs colorama".split()
+)
 _STYLES = {**dict.fromkeys(PYTEST_IDS, "pytest"), "sympy": "functions", "tap": ""}
-
-
-def _django_label(target: str) -> str:
-    """Its runner starts in ``tests`` and takes dotted names."""
-    return _dotted(target.removeprefix("tests/"))
 
 
 def _dotted(target: str) -> str:
     return target.removesuffix(".py").strip("/").replace("/", ".")
 
 
-_LABELS: dict[str, Callable[[str], str]] = {"django": _django_label, "unittest": _dotted}
+_LABELS: dict[str, Callable[[str], str]] = {
+    "django": lambda target: _dotted(target.removeprefix("tests/")),  # its runner starts there
+    "unittest": _dotted,
+}
+
+
+def label_of(target: str, log_parser: str) -> str:
+    """How a runner wants to be told of a file or folder of tests."""
+    return _LABELS.get(log_parser, str)(target)
 
 
 def run_logged(tree: Path, suite: TestSuite) -> SuiteRun:
     """Run `suite.command` with the targets in a fresh sandbox and read its log; the folder itself is only read.
 
-    A word ``{targets}`` of the command stands for the targets; without one they come last.
+    A word ``{targets}`` of the command stands for the targets; without one they come last, unless the command is a
+    line for ``bash -c``.
 
     Raises:
         InfrastructureError: the sandbox did not start.
@@ -78,8 +86,9 @@ def run_logged(tree: Path, suite: TestSuite) -> SuiteRun:
 
 
 def programs(command: tuple[str, ...], files: Collection[str]) -> tuple[str, ...]:
-    """The files of a tree that a command names: they decide what is printed."""
-    return tuple(word for word in map(posixpath.normpath, command) if word in files)
+    """The files of a tree that a command names, also inside of a line for a shell: they decide what is printed."""
+    words = (word for part in command for word in re.split(r"[\s;&|<>()'\"=]+", part))
+    return tuple(word for word in map(posixpath.normpath, words) if word in files)
 
 
 def hides_machinery(path: str, suite: TestSuite, files: Collection[str]) -> bool:
@@ -99,10 +108,19 @@ def hides_machinery(path: str, suite: TestSuite, files: Collection[str]) -> bool
     return False
 
 
+def _takes_targets(command: Sequence[str]) -> bool:
+    """Whether a command is told which tests to run: a bare ``bash -c LINE`` says it itself."""
+    return len(command) != 3 or command[0] not in ("bash", "sh") or command[1] != "-c"
+
+
 def _canaries(tree: Path, suite: TestSuite) -> Canaries:
     """None where the runner finds its tests by itself: it would not find these."""
     style = _STYLES.get(suite.log_parser, "unittest")
-    if not style or not all(target.partition("::")[0].endswith(".py") for target in suite.targets):
+    if (
+        not style
+        or not _takes_targets(suite.command)
+        or not all(target.partition("::")[0].endswith(".py") for target in suite.targets)
+    ):
         return Canaries({}, frozenset())
     return make_canaries(tree, suite.targets, style)
 
@@ -112,12 +130,11 @@ def _command(suite: TestSuite, canaries: Canaries) -> list[str]:
     for path in more[1:]:
         targets.insert(secrets.randbelow(len(targets) + 1), path)
     targets += more[:1]  # one comes last: code that ends the run before its time does not get there
-    label = _LABELS.get(suite.log_parser, str)
-    labels = [label(target) for target in targets]
+    labels = [label_of(target, suite.log_parser) for target in targets]
     words: list[str] = []
     for word in suite.command:
         words += labels if word == "{targets}" else [word]
-    return words if "{targets}" in suite.command else [*words, *labels]
+    return words if "{targets}" in suite.command or not _takes_targets(suite.command) else [*words, *labels]
 
 
 def _words_of(node: str) -> list[str]:

@@ -219,6 +219,11 @@ def tree_diff(base: Path, changed: Path) -> str:
         ]
         options = ["-r", "-p", "--binary", "--full-index", "--no-renames", "--no-textconv", "--no-ext-diff"]
         diff = git(["diff-tree", *options, *trees], git_dir=git_dir)
+    return decode_diff(diff)
+
+
+def decode_diff(diff: bytes) -> str:
+    """A diff as text, with surrogate escapes for what is no UTF-8: it may be of files in another encoding."""
     return diff.decode("utf-8", "surrogateescape")
 
 
@@ -232,7 +237,8 @@ def apply_patch(tree: Path, diff: str, *, reverse: bool = False) -> None:
         return
     with scratch_repository() as git_dir:
         options = ["--whitespace=nowarn", *(["--reverse"] if reverse else []), "-"]
-        data = diff.encode("utf-8", "surrogateescape")
+        # Whoever strips a diff, as many do with what a model writes, takes the end of its last line.
+        data = diff.encode("utf-8", "surrogateescape").removesuffix(b"\n") + b"\n"
         try:
             git(["apply", *options], git_dir=git_dir, work_tree=tree, stdin=data)
         except _GitFailed as error:

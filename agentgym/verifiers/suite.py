@@ -71,6 +71,12 @@ class TestSuite:
         """Variables with which commands find the task's interpreter and what is installed beside it."""
         return {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin"}
 
+    def environment(self) -> tuple[str, ...]:
+        """The folder at the tree's root that holds the interpreter, as some images have it; empty if none does."""
+        if not self.workspace or not self.python.is_relative_to(self.workspace):
+            return ()
+        return self.python.relative_to(self.workspace).parts[:1]
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
@@ -110,8 +116,15 @@ def junit_id(node: str) -> str:
     return ".".join(names[:-1]) + "::" + names[-1] + bracket + parameters
 
 
-# What an image has in its workspace (history, caches, its own copy of the tree) is not the task.
-_EMPTY = 'find . -mindepth 1 -delete && rm -rf "$HOME/.cache/pip" "$HOME/.cache/uv" /root/.cache/pip'
+# What an image has in its workspace (history, caches, its own copy of the tree) is not the task, nor is what else may
+# give the solution away: caches of packages, and the hidden tests, which R2E-Gym's images have beside the tree.
+_EMPTY = """\
+find . -mindepth 1 -delete || exit
+for place in "$HOME/.cache/pip" "$HOME/.cache/uv" /root/.cache/pip /root/.cache/uv /r2e_tests /root/r2e_tests; do
+    rm -rf "$place" 2>/dev/null
+    [ ! -r "$place" ] || { echo "$place cannot be removed" >&2; exit 1; }
+done
+"""
 
 
 def open_sandbox(
@@ -170,7 +183,8 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
         result = sandbox.exec(
             [str(suite.python), "-s", "-c", RUNNER.read_text()],
             timeout=suite.limits.wall_s,
-            env={**suite.env(), **RUN_ENV},
+            # What an image's own PYTHONPATH names comes before the library; the runner puts it behind.
+            env={**suite.env(), **RUN_ENV, "PYTHONPATH": ""},
             cwd="/",
             stdin=(json.dumps(order) + "\n").encode(),
         )

@@ -69,7 +69,8 @@ _PROTECTED_SUFFIXES = (".pth", ".egg-link", ".egg-info", ".dist-info")
 _NOISE_NAMES = frozenset(
     "__pycache__ .git .hg .pytest_cache .hypothesis .mypy_cache .ruff_cache .coverage".split()
 )
-_TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|tests?")  # of files, or of folders that hold tests
+_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py|runtests\.py")
+_TEST_FOLDERS = frozenset({"test", "tests"})
 _NOISE_SUFFIXES = (".pyc", ".pyo")
 _MOST_SUSPICIOUS = 200  # lines kept
 
@@ -82,11 +83,17 @@ _SUSPICIOUS = re.compile(
 class Protected:
     """Which paths of a tree an agent's patch may not change: calling it with a path says whether.
 
+    Of tests that are named file by file, what they import is protected too: the folder of tests they lie in, and the
+    files beside them that are named like tests.
+
     Args:
         targets: what the test run gets. Where that is the whole tree, everything named like a test is protected.
         hidden: files the test patch brings.
         ids: the expected tests, whose files are protected wherever they lie.
         files: of the task's tree; tell which part of a JUnit class name is a file.
+
+    Attributes:
+        paths: files and folders that are protected with all below them; others are by their names or places.
     """
 
     def __init__(
@@ -100,22 +107,42 @@ class Protected:
         self._everywhere = "." in paths
         known = {*files, *hidden}
         paths |= hidden | {path for name in ids for path in _files_of(name, known)}
-        self._paths = paths - {"."}
-        self._parents = {parent for path in self._paths for parent in parents(path)}
+        self._beside = {str(PurePosixPath(path).parent) for path in paths if path.endswith(".py")}
+        self.paths = {*paths, *filter(None, map(_test_folder, paths))} - {"."}
+        self._parents = {parent for path in self.paths for parent in parents(path)}
+        self._known = known
 
     def __call__(self, path: str) -> bool:
         above = parents(path)
-        if path in self._parents or self.noise(path) or not self._paths.isdisjoint([path, *above]):
+        if path in self._parents or self.noise(path) or not self.paths.isdisjoint([path, *above]):
             return True
         parts = path.split("/")
-        if self._everywhere and any(_TEST_NAME.fullmatch(part) for part in parts):
+        if self._everywhere and not _TEST_FOLDERS.isdisjoint(parts):
+            return True
+        # Python finds a package before the module of the same name.
+        hidden = [f"{folder}.py" for folder in above if f"{folder}.py" in self._known]
+        if any(map(self._is_test_file, [path, *hidden])):
             return True
         return any(part in _PROTECTED_NAMES or part.endswith(_PROTECTED_SUFFIXES) for part in parts)
+
+    def _is_test_file(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return bool(_TEST_FILE.fullmatch(name)) and (self._everywhere or (folder or ".") in self._beside)
 
     @staticmethod
     def noise(path: str) -> bool:
         """Left behind by ordinary work: dropped without a word."""
         return path.endswith(_NOISE_SUFFIXES) or any(part in _NOISE_NAMES for part in path.split("/"))
+
+
+def _test_folder(path: str) -> str:
+    """The outermost folder of tests that a path is or lies in; empty if there is none."""
+    folders = [folder for folder in (*parents(path), path) if folder.rpartition("/")[2] in _TEST_FOLDERS]
+    if not folders and path.startswith(
+        "testing/"
+    ):  # at the root it holds tests, in a package helpers for users
+        return "testing"
+    return folders[0] if folders else ""
 
 
 def _files_of(test: str, known: Collection[str]) -> list[str]:
@@ -210,9 +237,10 @@ class HiddenTests:
     def _protected(self, hidden: frozenset[str], before: Collection[str]) -> Callable[[str], bool]:
         """Which paths a patch may not change."""
         ids = (*self.fail_to_pass, *self.pass_to_pass, *self.held_out)
+        targets = (*self.suite.targets, *self.suite.environment())
         if not self.suite.command:
-            return Protected(self.suite.targets, hidden, ids, before)
-        targets = (*self.suite.targets, *programs(self.suite.command, before), ".")
+            return Protected(targets, hidden, ids, before)
+        targets += (*programs(self.suite.command, before), ".")
         protected = Protected(targets, hidden, ids, before)
         return lambda path: protected(path) or hides_machinery(path, self.suite, before)
 

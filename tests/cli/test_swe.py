@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from agentgym.cli.swe import VERBS
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 
 pytest.importorskip("agentgym.envs.swe.grading")
@@ -89,6 +91,25 @@ def test_grade_needs_a_patch_file(call, records, given):
     assert called.complaint
 
 
+def test_a_patch_of_a_file_in_another_encoding(call, records, tmp_path, monkeypatch):
+    given = tmp_path / "latin.diff"
+    given.write_bytes(b"+# caf\xe9\r\n")
+    verdict = {"instance_id": "pkg-1", "resolved": True}
+    taken = []
+    monkeypatch.setattr(
+        "agentgym.envs.swe.grading.grade_patch",
+        lambda records, name, diff, backend: taken.append(diff) or verdict,
+    )
+    assert call("swe", "grade", records, "--patch", f"pkg-1={given}", "--json").code == 0
+    assert [diff.encode("utf-8", "surrogateescape") for diff in taken] == [given.read_bytes()]
+
+
+def test_every_verb_is_in_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    section = page.partition("\n## swe\n")[2].partition("\n## ")[0]
+    assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == list(VERBS)
+
+
 def test_grade_names_the_nearest_task(call, records, patch):
     called = call("swe", "grade", records, "--patch", f"pkg-2={patch}")
     assert called.code == 2
@@ -148,7 +169,12 @@ def test_mine(call, tmp_path, monkeypatch):
         called = call("swe", "mine", "--out", tmp_path, *words, "--json")
         assert called.code == 1
         assert called.json["n"] == 0
-    for words in ([], ["--repo", ".", "--sdists", "pkg"], ["--since", "x", "--sdists", "p"], ["--repo", ".", "--last", "2"]):
+    for words in (
+        [],
+        ["--repo", ".", "--sdists", "pkg"],
+        ["--since", "x", "--sdists", "p"],
+        ["--repo", ".", "--last", "2"],
+    ):
         assert call("swe", "mine", "--out", tmp_path, *words).code == 2
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentgym.cli.swe import importing
 from agentgym.envs.swe.builtin import builtin_records
 from agentgym.envs.swe.records import load_records, write_records
+from agentgym.errors import SandboxError, TaskError
+from agentgym.sandbox import docker
 
 SHAPES = Path(__file__).parent.parent / "envs/swe/shapes"
 
@@ -21,7 +22,7 @@ SHAPES = Path(__file__).parent.parent / "envs/swe/shapes"
 @pytest.fixture(autouse=True)
 def no_docker(monkeypatch):
     """Whether a daemon runs here must not matter."""
-    monkeypatch.setattr(importing, "_image_here", lambda name: "django" in name)
+    monkeypatch.setattr(docker, "image_is_here", lambda name: "django" in name)
 
 
 def test_import(call, tmp_path):
@@ -63,6 +64,46 @@ def test_a_broken_row_is_named_and_the_rest_is_written(call, tmp_path):
     assert called.code == 1
     assert "skipped" in called.out
     assert "line 2" in called.out
+
+
+def test_without_docker_images_are_missing_which_is_said_once(call, tmp_path, monkeypatch):
+    asked = []
+
+    def nobody(name):
+        asked.append(name)
+        raise SandboxError("no Docker daemon answers")
+
+    monkeypatch.setattr(docker, "image_is_here", nobody)
+    called = call("swe", "import", SHAPES / "swebench.jsonl", "--out", tmp_path, "--json")
+    assert called.json["playable"] == 0
+    assert len(asked) == 1
+    assert called.err.count("images are taken as missing: no Docker daemon answers") == 1
+
+
+def test_docker_is_asked_once_for_each_image(call, tmp_path, monkeypatch):
+    rows = (SHAPES / "swesmith.jsonl").read_text().splitlines()
+    again = json.dumps({**json.loads(rows[0]), "instance_id": "the same image"})
+    source = tmp_path / "rows.jsonl"
+    source.write_text("\n".join([*rows, again]))
+    asked = []
+    monkeypatch.setattr(docker, "image_is_here", lambda name: not asked.append(name))
+    assert call("swe", "import", source, "--out", tmp_path / "out", "--json").json["n"] == 3
+    assert len(asked) == len(set(asked)) == 2
+
+
+def test_a_row_whose_image_has_no_name_is_skipped(call, tmp_path, monkeypatch):
+    def refuse(name):
+        raise TaskError(f"image={name!r}: expected a name such as repo/name:tag")
+
+    monkeypatch.setattr(docker, "image_is_here", refuse)
+    source = tmp_path / "rows.jsonl"
+    own = {"instance_id": "good", "snapshot_sha256": "", "FAIL_TO_PASS": ["a.py::b"]}
+    source.write_text(
+        "\n".join(json.dumps(row) for row in (own, {**own, "instance_id": "bad", "image": "No Name"}))
+    )
+    called = call("swe", "import", source, "--out", tmp_path / "out", "--json")
+    assert called.json["n"] == 1
+    assert called.json["skipped"][0]["row"] == 2
 
 
 @pytest.mark.parametrize(

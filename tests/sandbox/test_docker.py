@@ -31,6 +31,7 @@ from agentgym.sandbox._docker_client import connect  # noqa: E402
 from agentgym.sandbox._docker_images import host_image  # noqa: E402
 from agentgym.sandbox._docker_job import Frames, Remarks  # noqa: E402
 from agentgym.sandbox._docker_tar import unpack  # noqa: E402
+from agentgym.sandbox.docker import image_id, image_is_here  # noqa: E402
 
 MakeImageSandbox = Callable[..., Sandbox]
 # Programs for the images below, shown from this machine.
@@ -217,7 +218,7 @@ class TestImage:
         made = client.create_container("agentgym-test/repo:1", command=["none"])["Id"]
         client.commit(made, repository="agentgym-test/repo", tag="nobody", changes=["USER 65534"])
         client.remove_container(made)
-        with pytest.raises(UsageError, match="user 65534, without capabilities, cannot write to /testbed"):
+        with pytest.raises(TaskError, match="user 65534, without capabilities, cannot write to /testbed"):
             make_image("agentgym-test/repo:nobody")
         assert (
             make_image("agentgym-test/repo:nobody", workspace="/tmp/mine").exec("id -u >f; cat f").stdout
@@ -225,7 +226,7 @@ class TestImage:
         )
 
     def test_an_image_without_bash(self, image: str) -> None:
-        with pytest.raises(UsageError, match="no bash"):
+        with pytest.raises(TaskError, match="no bash"):
             make_sandbox("docker", image=image)
 
     def test_the_layer_is_said_to_be_unbounded(self, shared: Sandbox) -> None:
@@ -241,7 +242,7 @@ class TestImage:
 class TestPull:
     def test_from_a_registry(self, daemon: str) -> None:
         with registry("team/tool", {"bin/README": b"no shell here"}) as address:
-            with pytest.raises(UsageError, match="no bash"):  # so it was pulled
+            with pytest.raises(TaskError, match="no bash"):  # so it was pulled
                 make_sandbox("docker", image=f"{address}/team/tool")
             with pytest.raises(
                 TaskError, match="team/none:1 is not on this machine and cannot be pulled: manifest"
@@ -258,8 +259,22 @@ class TestPull:
         assert "\n" not in str(caught.value)
 
     def test_no_name(self, daemon: str) -> None:
-        with pytest.raises(UsageError, match="expected a name"):
-            make_sandbox("docker", image="No Such Name")
+        for ask in (lambda name: make_sandbox("docker", image=name), image_is_here, image_id):
+            with pytest.raises(TaskError, match="expected a name"):
+                ask("No Such Name")
+
+    def test_whether_an_image_is_here(self, daemon: str, image: str) -> None:
+        assert image_is_here("agentgym-test/repo:1")
+        assert not image_is_here(f"127.0.0.1:{free_port()}/team/tool:1")
+
+    def test_a_name_and_what_it_means(self, daemon: str, image: str) -> None:
+        client = connect()
+        first = image_id("agentgym-test/repo:1")
+        client.tag(first, "agentgym-test/moving", "1")
+        assert image_id("agentgym-test/moving:1") == first
+        client.tag(host_image(client, 1000, 1000), "agentgym-test/moving", "1")
+        assert image_id("agentgym-test/moving:1") != first
+        client.remove_image("agentgym-test/moving:1")
 
 
 class TestReach:

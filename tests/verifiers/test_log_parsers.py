@@ -14,6 +14,7 @@ tests/test_a.py::TestB::test_two[1-2] FAILED                             [ 66%]
 PASSED tests/test_a.py::test_one
 FAILED tests/test_a.py::TestB::test_two[1-2] - assert 1 == 2
 SKIPPED [1] tests/test_a.py:3: needs a network
+ERROR    app.log:views.py:12 what a test that passes has logged
 XFAIL tests/test_a.py::test_known - a bug
 PASSED tests/test_a.py::test_words[two words]
 ========================= 1 failed, 1 passed in 0.12s ==========================
@@ -29,7 +30,8 @@ test_bad (admin.tests.Case) ... FAIL
 test_later (admin.tests.Case) ... Testing against Django installed in 'x' (0 silenced).
 ok
 The first line of a docstring ... ok
-test_skip (admin.tests.Case) ... skipped 'no database'
+A docstring ... with dots ... ok
+test_skip (admin.tests.Case) ... skipped 'no ... database'
 test_known (admin.tests.Case.test_known) ... expected failure
 test_prints (admin.tests.Case) ... Applying sites.0002 ... ok
 
@@ -80,6 +82,7 @@ LOGS = {
             "test_bad (admin.tests.Case)": "failed",
             "test_later (admin.tests.Case)": "passed",
             "The first line of a docstring": "passed",
+            "A docstring ... with dots": "passed",
             "test_skip (admin.tests.Case)": "skipped",
             "test_known (admin.tests.Case.test_known)": "xfailed",
             "test_prints (admin.tests.Case)": "passed",

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.sandbox import Limits
-from agentgym.verifiers.logged import hides_machinery
+from agentgym.verifiers import logged
+from agentgym.verifiers.logged import hides_machinery, programs
 from agentgym.verifiers.patches import tree_diff
 from agentgym.verifiers.tests import HiddenTests, TestReport, TestSuite
 
@@ -174,10 +175,24 @@ def test_the_runner_and_what_it_imports_are_not_the_patch_s(task: HiddenTests, t
 def test_modules_that_a_tree_has_itself_may_be_changed() -> None:
     suite = TestSuite(Path(sys.executable), python_path=("src",))
     files = ["src/types.py", "src/json/__init__.py", "code.py"]
-    hiding = ["src/typing.py", "src/email/x.py", "unittest/__init__.py", "pytest.py", "src/pytest.so"]
+    hiding = [
+        "attr.py",
+        "src/typing.py",
+        "src/email/x.py",
+        "unittest/__init__.py",
+        "pytest.py",
+        "src/pytest.so",
+    ]
     assert [path for path in hiding if not hides_machinery(path, suite, files)] == []
     free = ["src/types.py", "src/json/new.py", "code.py", "src/pkg/types.py", "docs/json.py", "src/own.py"]
     assert [path for path in free if hides_machinery(path, suite, files)] == []
+
+
+def test_programs_that_a_command_names() -> None:
+    files = {"run.py", "tools/check.sh", "other.py"}
+    assert programs(("python", "./run.py", "-v"), files) == ("run.py",)
+    line = "cd . && PYTHONPATH=. ./tools/check.sh >log 2>&1; python 'run.py'"
+    assert programs(("bash", "-c", line), files) == ("tools/check.sh", "run.py")
 
 
 def test_a_runner_that_names_no_files_is_graded_without_canaries(task: HiddenTests, tmp_path: Path) -> None:
@@ -192,6 +207,39 @@ def test_a_runner_that_names_no_files_is_graded_without_canaries(task: HiddenTes
     forged = "import os\nos.write(1, b'test_x ... ok\\n')\nos._exit(3)\n"
     found = graded(replace(task, suite=suite), {"calc.py": forged}, tmp_path)
     assert found.problem == "exit status 3, but the log shows no failure"
+
+
+def test_canaries_stand_among_the_labels_of_django(tmp_path: Path) -> None:
+    (tmp_path / "tests/auth_tests").mkdir(parents=True)
+    (tmp_path / "tests/auth_tests/test_views.py").write_text("def test_login(self):\n    pass\n")
+    suite = TestSuite(
+        Path(sys.executable),
+        targets=("tests/auth_tests/test_views.py",),
+        command=("./tests/runtests.py",),
+        log_parser="django",
+    )
+    canaries = logged._canaries(tmp_path, suite)
+    assert canaries.nodes
+    words = logged._command(suite, canaries)
+    assert words[0] == "./tests/runtests.py"
+    assert "auth_tests.test_views" in words
+    assert len(words) == 2 + len(canaries.files)
+    assert all(word.startswith("auth_tests.") for word in words[1:])
+
+
+def test_a_line_for_a_shell_says_itself_what_is_run(task: HiddenTests, tmp_path: Path) -> None:
+    if task.suite.log_parser != "pytest":
+        pytest.skip("one runner is enough")
+    line = "pytest -rA -p no:cacheprovider tests > /tmp/log\ncode=$?\ncat /tmp/log\nexit $code"
+    suite = replace(task.suite, command=("bash", "-c", line))
+    assert logged._command(suite, logged._canaries(task.base, suite)) == ["bash", "-c", line]
+    found = graded(replace(task, suite=suite), {"calc.py": FIXED}, tmp_path)
+    assert found.resolved, (found.problem, found.output)
+    named = replace(suite, command=("bash", "-c", 'pytest -rA "$@"', "run"))
+    canaries = logged._canaries(task.base, named)
+    assert len(logged._command(named, canaries)) == 5 + len(canaries.files) > 5, (
+        "a name for $0, then the targets"
+    )
 
 
 @pytest.mark.slow

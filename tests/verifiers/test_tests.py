@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -751,6 +752,54 @@ def test_protected_paths_of_expected_tests() -> None:
         assert everywhere(path), path
     for path in ("a.py", "x/testing/a.py", "latest.py", "contest/a.py", "x/test_data.json"):
         assert not everywhere(path), path
+
+
+def test_what_named_tests_import_is_protected() -> None:
+    named = Protected(("xarray/tests/test_a.py", "test_b.py", "testing/test_c.py"))
+    for path in (
+        "xarray/tests/__init__.py",
+        "xarray/tests/x.json",
+        "test_helpers.py",
+        "other_test.py",
+        "testing/util.py",
+    ):
+        assert named(path), path
+    for path in ("xarray/core/test_c.py", "xarray/testing/assertions.py", "helpers.py", "xarray/latest.py"):
+        assert not named(path), path
+    assert Protected((".",))("sympy/utilities/runtests.py"), "it decides what is printed"
+    flat = Protected(("test_a.py",), files=["test_a.py", "test_helpers.py"])
+    assert flat("test_helpers/__init__.py"), "Python would find it before test_helpers.py"
+    assert not flat("test_other/__init__.py")
+
+
+def test_an_interpreter_in_the_tree_is_protected() -> None:
+    suite = TestSuite(Path("/testbed/.venv/bin/python"), workspace="/testbed", image="some/image")
+    assert suite.environment() == (".venv",)
+    assert replace(suite, python=Path("/usr/bin/python3")).environment() == ()
+    assert TestSuite(Path("/testbed/.venv/bin/python")).environment() == (), "the tree lies elsewhere"
+    protected = Protected((*suite.targets, *suite.environment()))
+    assert protected(".venv/lib/python3.9/site-packages/_pytest/runner.py")
+
+
+@pytest.mark.slow
+def test_a_helper_of_tests_that_are_named_cannot_be_rewritten(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    put(base, "calc.py", "def add(a, b):\n    return a - b\n")
+    put(base, "tests/__init__.py", "")
+    put(base, "tests/helpers.py", "def same(a, b):\n    assert a == b\n")
+    put(
+        base,
+        "tests/test_calc.py",
+        "from calc import add\nfrom tests.helpers import same\n\n\ndef test_add():\n    same(add(2, 3), 5)\n",
+    )
+    suite = TestSuite(Path(sys.executable), targets=("tests/test_calc.py",))
+    hidden = HiddenTests(base, suite, ("tests/test_calc.py::test_add",))
+    agent = Path(shutil.copytree(base, tmp_path / "agent"))
+    put(agent, "tests/helpers.py", "def same(a, b):\n    pass\n")
+    report = hidden.grade_tree(agent)
+    assert (report.resolved, report.problem, report.dropped) == (False, "", ("tests/helpers.py",))
+    put(agent, "calc.py", "def add(a, b):\n    return a + b\n")
+    assert hidden.grade_tree(agent).resolved
 
 
 # Canaries

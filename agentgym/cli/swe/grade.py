@@ -50,12 +50,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def _read_patch(pair: str) -> tuple[str, str]:
+    from agentgym.verifiers.patches import decode_diff
+
     instance_id, equals, name = pair.partition("=")
     if not equals or not instance_id or not name:
         raise UsageError(f"expected --patch INSTANCE_ID=FILE.diff, got {pair!r}")
     try:
-        return instance_id, Path(name).read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return instance_id, decode_diff(Path(name).read_bytes())
+    except OSError as error:
         raise UsageError(f"cannot read the patch {name}: {error}") from None
 
 

@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
             form=args.format,
             split=args.split,
             limit=args.limit,
-            image_here=_image_here,
+            image_here=_image_asker(),
             progress=progress.step,
         )
     if args.json:
@@ -66,20 +66,23 @@ def main(words: Sequence[str]) -> int:
     return console.NO if report.skipped else console.OK
 
 
-@functools.cache
-def _finder() -> Callable[[str], bool]:
-    from agentgym.envs.swe.importers.writing import image_finder
+def _image_asker() -> Callable[[str], bool]:
+    """Asks Docker, once for each name, whether it has an image; without Docker, which is said once, there is none."""
+    reachable = True
 
-    try:
-        return image_finder()
-    except InfrastructureError as error:
-        console.complain(f"images are taken as missing: {error}")
-        return lambda name: False
+    @functools.cache
+    def image_here(name: str) -> bool:
+        from agentgym.sandbox.docker import image_is_here
 
+        nonlocal reachable
+        try:
+            return reachable and image_is_here(name)
+        except InfrastructureError as error:
+            reachable = False
+            console.complain(f"images are taken as missing: {error}")
+            return False
 
-def _image_here(name: str) -> bool:
-    """Asks Docker, once a record has an image and nothing else; without Docker there is none."""
-    return _finder()(name)
+    return image_here
 
 
 def _as_json(report: ImportReport) -> dict[str, Any]:

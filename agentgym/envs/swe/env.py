@@ -247,6 +247,11 @@ class SweEnv(RepositoryTools):
             raise UsageError("expected a running episode; call reset()")
         return self._prepared
 
+    @property
+    def interpreter(self) -> str:
+        """The task's."""
+        return str(self.prepared.tests.suite.python)
+
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _prepare(self, task: Task) -> PreparedTask:

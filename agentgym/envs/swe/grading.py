@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import re
@@ -16,10 +15,11 @@ from typing import Any
 
 from agentgym.envs.swe.pythonenv import swe_cache
 from agentgym.envs.swe.records import SweRecord, missing, write_atomic
-from agentgym.envs.swe.repo import apply_patch, tree_diff
 from agentgym.envs.swe.trees import (
     REPORT_BYTES,
     TIME_S,
+    cache_key,
+    gold_diff,
     image_facts,
     prepared_tree,
     task_python,
@@ -27,9 +27,8 @@ from agentgym.envs.swe.trees import (
     task_tree,
 )
 from agentgym.errors import InfrastructureError, TaskError, nearest, whole_number
-from agentgym.sandbox import scratch_folder
 from agentgym.verifiers.log_parsers import PARSERS, PYTEST_IDS
-from agentgym.verifiers.tests import HiddenTests, TestReport, TestSuite, copy_tree
+from agentgym.verifiers.tests import HiddenTests, TestReport, TestSuite
 
 __all__ = [
     "REPORT_BYTES",
@@ -46,11 +45,13 @@ __all__ = [
 _SHORTEST_LIMIT_S = 60.0  # for one run of the tests, where a record sets nothing
 _CLEAN_RUNS = 10  # and how many runs on a clean tree fit; a defect may make every test slow to report
 
-# Arguments of a record's own test command that its runner does not need or may not have.
+# Arguments of a record's own test command that its runner does not need or may not have, and -k, which may leave out
+# the runner's own tests by a word in their names: the ids say which tests count.
 _DROPPED = re.compile(
     r"-x|--exitfirst|--maxfail(=.*)?|--junit-?xml(=.*)?|-n(\d+|auto)?|--numprocesses(=.*)?|--(no-)?cov.*|--color(=.*)?"
+    r"|-k.*"
 )
-_WITH_VALUE = "--junitxml --junit-xml -n --numprocesses --maxfail --cov --cov-report --color".split()
+_WITH_VALUE = "--junitxml --junit-xml -n --numprocesses --maxfail --cov --cov-report --color -k".split()
 
 
 def hidden_tests(
@@ -98,9 +99,11 @@ def _passing(report: TestReport) -> list[str]:
 def _kept(record: SweRecord, tests: HiddenTests, what: str, measure: Callable[[], Any]) -> Any:
     """Something measured by running the tests, from the cache folder if it was measured before."""
     suite = tests.suite
-    key = [tests.base.name, record.patch, record.test_patch, suite.targets, suite.arguments, suite.command]
-    key += [str(suite.python), suite.image, record.fail_to_pass]
-    file = swe_cache() / "measured" / f"{_digest(json.dumps(key).encode())[:20]}-{what}.json"
+    key = cache_key(
+        *(tests.base.name, record.patch, record.test_patch, suite.targets, suite.arguments, suite.command),
+        *(str(suite.python), suite.image, record.fail_to_pass),
+    )
+    file = swe_cache() / "measured" / f"{key}-{what}.json"
     if not file.is_file():
         write_atomic(file, json.dumps(measure()).encode())
     return json.loads(file.read_text())
@@ -108,13 +111,12 @@ def _kept(record: SweRecord, tests: HiddenTests, what: str, measure: Callable[[]
 
 def _with_command(record: SweRecord, suite: TestSuite) -> TestSuite:
     """Our own pytest runner with the record's options; or its command, if that is no pytest or the runner too new."""
-    place = _pytest_place(record.test_command)
+    words = pytest_arguments(record)
     command = record.test_command or ("pytest", "-rA")
-    if place is not None or not record.test_command:
+    if words is not None:
         runner = not suite.image or image_facts(suite.image, suite.workspace, record.image_python).runner
         if runner and record.log_parser in ("", *PYTEST_IDS):
-            words = () if place is None else record.test_command[place:]
-            return replace(suite, arguments=_pytest_arguments(record, words), log_parser=record.log_parser)
+            return replace(suite, arguments=words, log_parser=record.log_parser)
     if record.log_parser not in PARSERS:
         got = shlex.join(record.test_command) or f"{suite.python}, which is too old for the private channel"
         raise TaskError(
@@ -128,17 +130,16 @@ def _with_command(record: SweRecord, suite: TestSuite) -> TestSuite:
     return replace(suite, command=command, log_parser=record.log_parser)
 
 
-def _pytest_place(command: Sequence[str]) -> int | None:
-    """Where the arguments of pytest begin in a command, if it runs that."""
-    for number, word in enumerate(command):
-        if word.rpartition("/")[2] in ("pytest", "py.test"):
-            return number + 1
-    return None
+def pytest_arguments(record: SweRecord) -> tuple[str, ...] | None:
+    """What a record's test command says to pytest, without targets and options of the report; None if it runs another.
 
-
-def _pytest_arguments(record: SweRecord, words: Sequence[str]) -> tuple[str, ...]:
-    """What a record's own test command says to pytest; targets and report options are the runner's."""
-    waiting = list(words)
+    A record without a command says nothing: ().
+    """
+    names = [word.rpartition("/")[2] for word in record.test_command]
+    places = [number for number, name in enumerate(names, start=1) if name in ("pytest", "py.test")]
+    if names and not places:
+        return None
+    waiting = list(record.test_command[places[0] :]) if places else []
     kept: list[str] = []
     while waiting:
         word = waiting.pop(0)
@@ -154,12 +155,7 @@ def gold_patch(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool =
     """The record's gold patch; for a synthetic task without one, what takes its bug patch back."""
     if record.patch or not record.bug_patch:
         return record.patch
-    broken = task_tree(record, backend=backend, allow_unsafe=allow_unsafe)
-    with scratch_folder("gold") as folder:
-        clean = Path(folder, "clean")
-        copy_tree(broken, clean)
-        apply_patch(clean, record.bug_patch, reverse=True)
-        return tree_diff(broken, clean)
+    return gold_diff(record, task_tree(record, backend=backend, allow_unsafe=allow_unsafe))
 
 
 def grade(record: SweRecord, diff: str, *, backend: str = "auto", allow_unsafe: bool = False) -> TestReport:
@@ -286,7 +282,3 @@ def grade_patch(
         "channel": report.channel,
         **({"held_out": report.held_out} if report.held_out else {}),
     }
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

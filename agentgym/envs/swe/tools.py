@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import posixpath
 from pathlib import Path
@@ -42,6 +43,11 @@ class RepositoryTools(AgentEnv):
         if self._sandbox is None:
             raise UsageError("expected a running episode; call reset()")
         return self._sandbox
+
+    @property
+    @abc.abstractmethod
+    def interpreter(self) -> str:
+        """The Python in the sandbox, by its path: not every image has one that is called ``python``."""
 
     @tool
     def bash(self, command: str) -> ToolResult:
@@ -102,7 +108,7 @@ class RepositoryTools(AgentEnv):
         order = {"pattern": pattern, "path": path or ".", "glob": glob, "most": _MATCHES_SHOWN}
         timeout = max(0.1, min(self.command_timeout, self.seconds_left))
         result = self.sandbox.exec(
-            ["python", "-I", "-c", _SEARCH.read_text(encoding="utf-8")],
+            [self.interpreter, "-I", "-c", _SEARCH.read_text(encoding="utf-8")],
             timeout=timeout,
             stdin=json.dumps(order).encode(),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 import tempfile
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ from pathlib import Path
 from agentgym.envs.swe.interpreters import find_interpreter
 from agentgym.envs.swe.pythonenv import environment, publish, swe_cache
 from agentgym.envs.swe.records import SweRecord, write_atomic
-from agentgym.envs.swe.repo import apply_patch, clean_tree, unpack
+from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
 from agentgym.errors import TaskError
-from agentgym.sandbox import make_sandbox
+from agentgym.sandbox import make_sandbox, scratch_folder
 from agentgym.sandbox.base import Limits
+from agentgym.sandbox.docker import image_id
 from agentgym.verifiers.suite import TestSuite, open_sandbox
-from agentgym.verifiers.tests import Protected
+from agentgym.verifiers.tests import Protected, copy_tree
 
 REPORT_BYTES = 64 << 20  # a suite of some hundred thousand tests
 TIME_S = 1800.0  # for one run of the tests whose length nobody knows yet
@@ -29,7 +31,8 @@ _PYTHONS = (
     "/opt/miniconda3/envs/testbed/bin/python /opt/conda/envs/testbed/bin/python .venv/bin/python python3 python"
 ).split()
 _FIND_PYTHON = """\
-first=
+places=$PYTHONPATH first=
+unset PYTHONPATH
 for name in "$@"; do
     path=$(command -v "$name") || continue
     case $path in /*) ;; *) path=$PWD/$path ;; esac
@@ -41,6 +44,7 @@ done
 echo "$first"
 "$first" -c 'import sys; print(list(sys.version_info[:2]))'
 "$first" -c 'import pytest; print(int(pytest.__version__.split(".")[0]))' 2>/dev/null || echo 0
+echo "$places"
 """
 _OLDEST_PYTHON, _OLDEST_PYTEST = [3, 8], 7  # that our own runner works with
 
@@ -66,10 +70,12 @@ def task_suite(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool =
     if image and backend not in ("auto", "docker"):
         raise TaskError(f"{record.instance_id}: its image needs the backend 'docker', got {backend!r}")
     workspace = (record.workdir or WORKDIR) if image else ""
+    facts = image_facts(image, workspace, record.image_python) if image else None
+    more = facts.python_path if facts else ()
     return TestSuite(
-        python=image_facts(image, workspace, record.image_python).python if image else task_python(record),
+        python=facts.python if facts else task_python(record),
         targets=record.test_targets,
-        python_path=record.python_path,
+        python_path=tuple(dict.fromkeys([*record.python_path, *more])),
         limits=limits,
         backend="docker" if image else backend,
         allow_unsafe=allow_unsafe,
@@ -98,14 +104,16 @@ class ImageFacts:
     Attributes:
         python: path of its interpreter.
         runner: whether our own pytest runner works with it.
+        python_path: folders of the tree, relative to its root, that the image's PYTHONPATH names.
     """
 
     python: Path
     runner: bool
+    python_path: tuple[str, ...] = ()
 
 
 def image_facts(image: str, workspace: str, python: str = "") -> ImageFacts:
-    """Look for the interpreter of an image, once; the answer is kept with the image's name.
+    """Look for the interpreter of an image, once; the answer is kept for as long as its name means the same image.
 
     Args:
         image: its name.
@@ -116,7 +124,7 @@ def image_facts(image: str, workspace: str, python: str = "") -> ImageFacts:
         TaskError: there is no interpreter, or no such folder.
         InfrastructureError: the image could not be had or started.
     """
-    kept = swe_cache() / "images" / f"{_key(image, workspace, python)}.json"
+    kept = swe_cache() / "images" / f"{cache_key(image_id(image), workspace, python)}.txt"
     if not kept.is_file():
         with make_sandbox("docker", image=image, workspace=workspace) as sandbox:
             names = [python] if python else _PYTHONS
@@ -127,8 +135,12 @@ def image_facts(image: str, workspace: str, python: str = "") -> ImageFacts:
                 f" say where with `image_python` and `workdir`: {found.stderr.strip()[-200:]}"
             )
         write_atomic(kept, found.stdout.encode())
-    path, version, pytest = kept.read_text().splitlines()
-    return ImageFacts(Path(path), json.loads(version) >= _OLDEST_PYTHON and int(pytest) >= _OLDEST_PYTEST)
+    path, version, pytest, places = kept.read_text().splitlines()
+    runner = json.loads(version) >= _OLDEST_PYTHON and int(pytest) >= _OLDEST_PYTEST
+    root = Path(workspace)
+    entries = [Path(os.path.normpath(place)) for place in places.split(":") if place]
+    inside = tuple(str(entry.relative_to(root)) for entry in entries if entry.is_relative_to(root))
+    return ImageFacts(Path(path), runner, inside)
 
 
 def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = False) -> Path:
@@ -145,9 +157,10 @@ def task_tree(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool = 
 def prepared_tree(record: SweRecord, suite: TestSuite) -> Path:
     """`task_tree` for a suite that is at hand."""
     snapshot = None if suite.image else record.snapshot_path()
-    source = [suite.image, suite.workspace] if snapshot is None else _digest(snapshot.read_bytes())
-    requirements = record.requirements if record.setup else ()
-    place = swe_cache() / "trees" / _key(source, record.bug_patch, record.setup, requirements)
+    # By its id: a name may stand for another image tomorrow.
+    source = [image_id(suite.image), suite.workspace] if snapshot is None else _digest(snapshot.read_bytes())
+    python = str(suite.python) if record.setup else ""
+    place = swe_cache() / "trees" / cache_key(source, record.bug_patch, record.setup, python)
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent) as folder:
@@ -156,15 +169,35 @@ def prepared_tree(record: SweRecord, suite: TestSuite) -> Path:
                 _take_out(suite, tree)
             else:
                 unpack(snapshot, tree)
-            clean_tree(tree)
-            try:
-                apply_patch(tree, record.bug_patch)
-            except TaskError as error:
-                raise TaskError(f"{record.instance_id}: its bug patch: {error}") from None
+            add_defect(record, tree)
             if record.setup:
                 tree = _set_up(record, tree, suite)
             publish(tree, place)
     return place
+
+
+def add_defect(record: SweRecord, tree: Path) -> None:
+    """Make a tree as it comes what the task is about: without what may be of another state, and with its bug.
+
+    Raises:
+        TaskError: the bug patch does not apply.
+    """
+    clean_tree(tree)
+    try:
+        apply_patch(tree, record.bug_patch)
+    except TaskError as error:
+        raise TaskError(f"{record.instance_id}: its bug patch: {error}") from None
+
+
+def gold_diff(record: SweRecord, tree: Path) -> str:
+    """The gold patch against the tree with the defect; for a synthetic task without one, what takes its bug back."""
+    if record.patch or not record.bug_patch:
+        return record.patch
+    with scratch_folder("gold") as folder:
+        clean = Path(folder, "clean")
+        copy_tree(tree, clean)
+        apply_patch(clean, record.bug_patch, reverse=True)
+        return tree_diff(tree, clean)
 
 
 def _take_out(suite: TestSuite, tree: Path) -> None:
@@ -197,5 +230,6 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _key(*parts: object) -> str:
+def cache_key(*parts: object) -> str:
+    """A short name for what is made of these values, all of which JSON can say."""
     return _digest(json.dumps(parts).encode())[:20]

@@ -149,6 +149,20 @@ def test_search(env: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_search_needs_no_program_called_python(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    env.reset(options=TASK)
+    sandbox, asked = env.unwrapped.sandbox, []
+    run = sandbox.exec
+
+    def note(command: list[str], **options: Any) -> Any:
+        asked.append(command[0])
+        return run(command, **options)
+
+    monkeypatch.setattr(sandbox, "exec", note)
+    assert said(env, "search", pattern=r"def \w+\(text").startswith("ledger.py:6:")
+    assert asked == [str(env.unwrapped.prepared.tests.suite.python)]
+
+
 def test_a_search_without_end_is_stopped() -> None:
     env = gymnasium.make("agentgym/SWE-v0", command_timeout=1.0)
     env.reset(options=TASK)

@@ -229,26 +229,72 @@ def test_reports_of_the_grading_script(tmp_path: Path) -> None:
         '<testcase classname="t.test_a" name="bad"><failure/></testcase>'
         '<testcase classname="t.test_a" name="twice"/><testcase classname="t.test_a" name="twice"><error/></testcase>'
         '<testcase classname="t.test_a" name="p[a b]"/><testcase classname="t.test_a" name="left"><skipped/></testcase>'
+        '<testcase classname="t.test_a" name="q[a b]"/>'
+        '<testcase classname="t.test_a" name="q[a c]"><failure/></testcase>'
+        '<testcase classname="t.test_a" name="r[[1] b]"/>'
         "</testsuite></testsuites>"
     )
-    passed = harbor_grade.passed_tests(report)
-    assert passed == {"t.test_a::good", "t.test_a::p[a b]"}
-    assert harbor_grade.counts_as_passed("t.test_a::p[a", passed)
-    assert not harbor_grade.counts_as_passed("t.test_a::p[a b] ", passed)
-    assert not harbor_grade.counts_as_passed("t.test_a::goo", passed)
+    results = harbor_grade.read_report(report)
+    assert {name for name, good in results.items() if good} == {
+        *("t.test_a::good", "t.test_a::p[a b]", "t.test_a::q[a b]", "t.test_a::r[[1] b]")
+    }
+    assert harbor_grade.counts_as_passed("t.test_a::p[a", results)
+    assert harbor_grade.counts_as_passed("t.test_a::r[[1]", results)
+    assert not harbor_grade.counts_as_passed("t.test_a::q[a", results), "one that it stands for failed"
+    assert not harbor_grade.counts_as_passed("t.test_a::p[a b] ", results)
+    assert not harbor_grade.counts_as_passed("t.test_a::goo", results)
+
+
+def test_the_grading_script_knows_what_tests_import(record: SweRecord, tmp_path: Path) -> None:
+    named = dataclasses.replace(record, test_targets=("tests/test_basics.py",))
+    folder = export_records([named], tmp_path / "out", to="harbor").exported[record.instance_id]
+    protected = set(json.loads((folder / "tests/grading.json").read_text())["protected"])
+    assert harbor_grade.is_protected("tests/helpers/__init__.py", protected)
+    assert not harbor_grade.is_protected("ledger.py", protected)
+
+
+@pytest.mark.parametrize(("name", "folder"), [("..", "-."), (".", "-"), ("a/b", "a-b"), (".git", "-git")])
+def test_ids_are_no_paths(record: SweRecord, tmp_path: Path, name: str, folder: str) -> None:
+    other = dataclasses.replace(record, instance_id=name)
+    report = export_records(
+        [other, dataclasses.replace(other, instance_id=folder)], tmp_path / "out", to="harbor"
+    )
+    assert report.exported == {name: tmp_path / "out" / folder}
+    assert f"another record has the folder {folder}" in report.skipped[folder]
+
+
+def test_the_image_of_an_export(record: SweRecord, tmp_path: Path) -> None:
+    setup = ("echo one\necho $HOME", ("python", "-m", "build"))
+    old = dataclasses.replace(record, python=">=3.8,<3.10", setup=setup)
+    folder = export_records([old], tmp_path / "out", to="harbor").exported[record.instance_id]
+    lines = (folder / "environment/Dockerfile").read_text().splitlines()
+    assert lines[0] == "FROM python:3.9-slim"
+    assert r'RUN ["bash", "-c", "echo one\necho $HOME"]' in lines
+    assert 'RUN ["python", "-m", "build"]' in lines
+    exact = dataclasses.replace(record, instance_id="exact", python="==3.8.2")
+    assert (
+        "FROM python:3.8-slim"
+        in (
+            (export_records([exact], tmp_path / "b", to="harbor").exported["exact"])
+            / "environment/Dockerfile"
+        ).read_text()
+    )
+    with pytest.raises(TaskError, match="no image of Python is of the versions it needs, '<3'"):
+        export_records([dataclasses.replace(record, python="<3")], tmp_path / "c", to="harbor")
 
 
 def test_what_cannot_be_exported_is_named(record: SweRecord, tmp_path: Path) -> None:
     image = SweRecord("only-image", image="some/image", bug_patch="--- a\n", fail_to_pass=("t::a",))
     django = dataclasses.replace(record, instance_id="other-parser", log_parser="django")
     untested = dataclasses.replace(record, instance_id="untested", fail_to_pass=())
+    other = dataclasses.replace(record, instance_id="other-runner", test_command=("python", "run.py"))
     misfit = dataclasses.replace(
         record, instance_id="misfit", test_patch="--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n"
     )
     unsolved = dataclasses.replace(
         record, instance_id="unsolved", bug_patch="", patch="", requirements=("attrs==1",)
     )
-    tasks = [image, django, untested, misfit, unsolved, record]
+    tasks = [image, django, other, untested, misfit, unsolved, record]
     report = export_records(tasks, tmp_path / "a", to="harbor")
     assert list(report.exported) == ["unsolved", record.instance_id]
     assert not (report.exported["unsolved"] / "solution").exists()
@@ -257,6 +303,7 @@ def test_what_cannot_be_exported_is_named(record: SweRecord, tmp_path: Path) -> 
     assert "untested: FAIL_TO_PASS is empty" in report.skipped["untested"]
     assert "misfit: its test patch: the diff does not apply" in report.skipped["misfit"]
     assert "only-image: expected a `snapshot`" in report.skipped["only-image"]
+    assert "other-runner: only tests that pytest runs" in report.skipped["other-runner"]
     assert "other-parser: only tests with pytest's own names" in report.skipped["other-parser"]
     with pytest.raises(TaskError, match=r"none of the records .*: its fix is the reverse of its bug"):
         export_records([image], tmp_path / "b", to="swebench")

@@ -43,6 +43,7 @@ def record() -> SweRecord:
         ),
         (("python", "-m", "pytest", "-p", "no:randomly", "{targets}"), "pytest", ("-p", "no:randomly")),
         (("LANG=C", "pytest", "-rA"), "pytest_options", ("-rA",)),
+        (("pytest", "-k", "not timezone", "-v"), "", ("-v",)),
     ],
 )
 def test_pytest_commands_go_to_our_runner(

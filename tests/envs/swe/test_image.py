@@ -17,7 +17,7 @@ from agentgym.envs.swe.env import SweEnv, record_tasks
 from agentgym.envs.swe.grading import grade_patch, validate_records
 from agentgym.envs.swe.records import RecordLimits, SweRecord
 from agentgym.envs.swe.repo import tree_diff
-from agentgym.envs.swe.trees import image_facts
+from agentgym.envs.swe.trees import image_facts, task_tree
 from agentgym.errors import TaskError
 from agentgym.tasks import FrozenDict
 from agentgym.tools import ToolCall
@@ -138,13 +138,45 @@ def test_a_copy_elsewhere_in_the_image_is_found(record: SweRecord) -> None:
     site = f"{PREFIX}/lib/python3.{sys.version_info[1]}/site-packages"
     client = docker.APIClient(version="auto", base_url=os.environ["DOCKER_HOST"])
     container = client.create_container(IMAGE, "true")
-    planted = tar_of({f"{site}/lengths.py": FIXED, "r2e_tests/test_lengths.py": HIDDEN})
-    client.put_archive(container, "/", planted)
+    planted = {
+        f"{site}/lengths.py": FIXED,
+        "opt/checks/test_lengths.py": HIDDEN,
+        "r2e_tests/test_1.py": HIDDEN,
+    }
+    client.put_archive(container, "/", tar_of(planted))
     client.commit(container, repository="agentgym-tests/leaky", tag="latest")
     client.remove_container(container)
     client.close()
     report = audit_task(replace(record, image="agentgym-tests/leaky:latest"))
     told = {(finding.kind, finding.where) for finding in report.findings}
+    assert not any("r2e_tests" in where for _, where in told), "R2E-Gym's hidden tests are removed"
     assert ("installed copy", f"/{site}/lengths.py") in told
     assert ("gold patch", f"/{site}/lengths.py") in told
-    assert ("hidden tests", "/r2e_tests/test_lengths.py") in told
+    assert ("hidden tests", "/opt/checks/test_lengths.py") in told
+
+
+def test_a_name_that_means_another_image_now(record: SweRecord) -> None:
+    import docker
+
+    client = docker.APIClient(version="auto", base_url=os.environ["DOCKER_HOST"])
+    moving = replace(record, image="agentgym-tests/moving:latest")
+    client.tag(IMAGE, "agentgym-tests/moving", "latest")
+    assert not (task_tree(moving) / "src").exists()
+    container = client.create_container(IMAGE, "true")
+    shadow = "import os\nos._exit(7)\n"
+    client.put_archive(container, "/", tar_of({"testbed/src/json.py": shadow}))
+    client.commit(
+        container,
+        repository="agentgym-tests/moving",
+        tag="latest",
+        changes=["ENV PYTHONPATH=/testbed/src:/testbed/../etc:/elsewhere"],
+    )
+    client.remove_container(container)
+    client.close()
+    assert (task_tree(moving) / "src/json.py").read_text() == shadow
+    assert image_facts(moving.image, "/testbed").python_path == ("src",)
+    verdict = grade_patch([moving], moving.instance_id, record.patch)
+    assert verdict["resolved"], (
+        verdict,
+        "what the image's PYTHONPATH names must not stand before the library",
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.envs.swe.grading import validate_records
-from agentgym.envs.swe.importers import FAMILIES, FORMS, form_of, own_form, writing
+from agentgym.envs.swe.importers import FAMILIES, FORMS, form_of, own_form, reading
 from agentgym.envs.swe.importers.common import changed_files, new_file_diff, words_of
 from agentgym.envs.swe.importers.projects import PROJECTS, parser_name
 from agentgym.envs.swe.importers.reading import is_dataset_name, read_source
@@ -73,7 +75,7 @@ def test_swebench() -> None:
         *("./tests/runtests.py", "--verbosity", "2"),
         *("--settings=test_sqlite", "--parallel", "1"),
     )
-    assert django.test_targets == ("auth_tests.test_validators",), "a label, and not for the fixture"
+    assert django.test_targets == ("tests/auth_tests/test_validators.py",), "not the fixture"
     assert django.fail_to_pass == (
         "test_ascii_validator (auth_tests.test_validators.UsernameValidatorsTests)",
     )
@@ -89,6 +91,14 @@ def test_swebench() -> None:
     )
     assert (sympy.log_parser, sympy.fail_to_pass) == ("sympy", ("test_immutable",))
     assert [missing(record) for record in (django, astropy, sympy)] == [[], [], []]
+
+
+def test_the_labels_of_django_in_a_script_are_its_targets() -> None:
+    script = ": '>>>>> Start Test Output'\n./tests/runtests.py --verbosity 2 auth_tests.test_validators\n"
+    row = {**rows("swebench.jsonl")[0], "eval_script": script + ": '>>>>> End Test Output'\n"}
+    record = record_from_dict(own_form(row)[0])
+    assert record.test_command == ("./tests/runtests.py", "--verbosity", "2")
+    assert record.test_targets == ("tests/auth_tests/test_validators.py",)
 
 
 def test_swebench_multilingual() -> None:
@@ -130,7 +140,10 @@ def test_swesmith_has_the_bug_as_its_patch() -> None:
     assert record.test_targets == ("tests/test_common.py", "tests/oauth1/test_client.py")
     assert (record.log_parser, record.test_command) == ("", ()), "our own pytest runner"
     assert slugify.image == "swebench/swesmith.x86_64.un33k_1776_python-slugify.872b3750"
-    assert (slugify.test_command, slugify.log_parser) == (("python", "test.py", "--verbose"), "unittest")
+    assert slugify.test_command == ("bash", "-c", "python test.py --verbose"), (
+        "all its tests; it takes no files"
+    )
+    assert slugify.log_parser == "unittest"
     assert missing(slugify) == ["no problem statement"]
 
 
@@ -228,8 +241,34 @@ def test_live() -> None:
     assert first.image == "starryzhang/sweb.eval.x86_64.streamlink_1776_streamlink-6381"
     assert (first.test_command, first.log_parser) == (("pytest", "-rA"), "pytest")
     assert first.test_targets == ("tests/utils/test_parse.py", "tests/test_api.py")
-    assert other.test_command == ("bash", "-c", "cargo build ; cargo test > log.txt 2>&1 ; cat log.txt")
+    script = "cargo build\nfailed=0\ncargo test > log.txt 2>&1\n(($?)) && failed=1\ncat log.txt\nexit $failed"
+    assert other.test_command == ("bash", "-c", script)
     assert missing(other) == ["its log parser 'def parser(log):' is not known"]
+
+
+def test_live_is_run_by_our_runner_where_it_calls_pytest() -> None:
+    row = {**rows("live.jsonl")[0], "rebuild_cmds": ["pip install ."], "print_cmds": ["cat reports.txt"]}
+    for line in ("pytest -rA -k 'not slow' > reports.txt 2>&1", "python -m pytest -rA | tee reports.txt"):
+        command = record_from_dict(own_form({**row, "test_cmds": [line]})[0]).test_command
+        assert command == tuple(shlex.split(line.partition(" > ")[0].partition(" | ")[0]))
+    both = record_from_dict(own_form({**row, "test_cmds": ["pytest -rA", "pytest -rA more"]})[0])
+    assert both.test_command[:2] == ("bash", "-c")
+
+
+@pytest.mark.parametrize(("statuses", "expected"), [("0 0", 0), ("1 0", 1), ("0 4", 1)])
+def test_live_ends_as_its_tests_do(statuses: str, expected: int) -> None:
+    tests = [f"(exit {status})" for status in statuses.split()]
+    row = {**rows("live.jsonl")[0], "test_cmds": tests, "rebuild_cmds": ["false"], "print_cmds": ["true"]}
+    command = record_from_dict(own_form(row)[0]).test_command
+    assert subprocess.run(command, check=False).returncode == expected
+
+
+def test_only_python_files_are_targets_where_there_are_any() -> None:
+    row = rows("swegym.jsonl")[0]
+    diff = "--- a/tests/{0}\n+++ b/tests/{0}\n@@ -1 +1 @@\n-a\n+b\n"
+    row |= {"PASS_TO_PASS": [], "FAIL_TO_PASS": ["tests/test_a.py::test_x"]}
+    row["test_patch"] = "".join(diff.format(name) for name in ("roots/index.rst", "a.html", "test_a.py"))
+    assert record_from_dict(own_form(row)[0]).test_targets == ("tests/test_a.py",)
 
 
 def test_harbor() -> None:
@@ -442,7 +481,7 @@ def test_folders(tmp_path: Path) -> None:
         ("tests.json", "{", "expected tests.json to be JSON"),
         ("task.yaml", "a: [", "expected task.yaml to be YAML"),
         ("task.yaml", "- 1", "expected task.yaml to hold a mapping"),
-        ("gold.patch", None, "cannot read gold.patch"),
+        ("problem_statement.md", None, "cannot read problem_statement.md"),
     ],
 )
 def test_a_broken_task_folder_is_named(tmp_path: Path, file: str, text: str | None, expected: str) -> None:
@@ -505,23 +544,50 @@ def test_import_of_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.parametrize("named", ["/etc/hostname", "../secret.tar.gz", "link.tar.gz"])
+def test_a_snapshot_outside_of_its_source_is_not_copied(tmp_path: Path, named: str) -> None:
+    source, secret = tmp_path / "source", tmp_path / "secret.tar.gz"
+    source.mkdir()
+    secret.write_bytes(b"mine")
+    (source / "link.tar.gz").symlink_to(secret)
+    good = {"instance_id": "good", "snapshot": "", "test_targets": ["t"]}
+    rows = [good, {**good, "instance_id": "bad", "snapshot": named}]
+    (source / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    report = import_records(str(source), tmp_path / "out")
+    assert [entry.record.instance_id for entry in report.imported] == ["good"]
+    assert "expected `snapshot` to be inside the source's folder" in report.skipped[0][1]
+    assert not (tmp_path / "out/snapshots").exists()
+
+
+def test_a_dataset_cannot_name_files_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.tar.gz").write_bytes(b"mine")
+    row = {"instance_id": "a", "snapshot": "mine.tar.gz", "test_targets": ["t"]}
+    monkeypatch.setattr(reading, "dataset_rows", lambda name, split: [row])
+    (entry,) = import_records("some/dataset", tmp_path / "out").imported
+    assert "its snapshot mine.tar.gz is not there" in entry.missing
+    assert not (tmp_path / "out/snapshots").exists()
+
+
+def test_patches_of_files_in_another_encoding(tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    shutil.copytree(SHAPES / "swebench_tasks/tasks/psf__requests-2317", folder)
+    diff = b"--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-# caf\xe9\n+# th\xe9\n"
+    (folder / "gold.patch").write_bytes(diff)
+    import_records(str(folder), tmp_path / "out")
+    (record,) = load_records(tmp_path / "out")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/x.py").write_bytes(b"# caf\xe9\n")
+    apply_patch(tmp_path / "tree", record.patch)
+    assert (tmp_path / "tree/x.py").read_bytes() == b"# th\xe9\n"
+
+
 def test_import_stops_at_its_limit(tmp_path: Path) -> None:
     report = import_records(str(SHAPES / "swebench.jsonl"), tmp_path, limit=2)
     assert [entry.record.instance_id for entry in report.imported] == [
         "django__django-11099",
         "astropy__astropy-7606",
     ]
-
-
-def test_docker_is_asked_once_for_each_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(writing, "connect", lambda: "daemon")
-    monkeypatch.setattr(
-        writing, "find_image", lambda client, name: asked.append(name) or {"here": {}}.get(name)
-    )
-    here = writing.image_finder()
-    assert [here("here"), here("gone"), here("here")] == [True, False, True]
-    assert asked == ["here", "gone"]
 
 
 # Any JSON object gives a record or an error that names a field.

@@ -489,6 +489,17 @@ def test_a_judge_without_a_usable_answer_fails_closed(records: dict[str, SweReco
         judged(records["good-behaviour"], (404, "{}"))
 
 
+def test_a_failure_of_another_record_is_not_this_one_s(records: dict[str, SweRecord]) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        judge.endpoint.counts.failures += 1  # as another thread does meanwhile
+        return completion("no JSON")
+
+    with FakeServer(answer).running() as url:
+        judge = TaskJudge(Endpoint("m", base_url=url, max_retries=0))
+        row = assess(records["good-behaviour"], judge=judge)
+    assert (row["stage"], row["unknown"]) == ("judge_failed", False)
+
+
 def tool(name: str, **arguments: Any) -> dict[str, Any]:
     return completion(json.dumps({"tool": name, "arguments": arguments}))
 

@@ -91,6 +91,12 @@ def test_apply_is_all_or_nothing(tree: Path) -> None:
     assert (tree / "pkg/a.py").read_text().startswith("1\n")
 
 
+def test_a_diff_without_its_last_line_break(tree: Path) -> None:
+    diff = "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,3 +1,3 @@\n-one\n+1\n two\n three"
+    apply_patch(tree, diff)
+    assert (tree / "pkg/a.py").read_text() == "1\ntwo\nthree\n"
+
+
 @pytest.mark.parametrize(
     "path", ["../outside.py", "/tmp/outside.py", "pkg/../../outside.py", ".git/hooks/x", "out/x.py"]
 )

@@ -8,16 +8,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentgym.envs.swe.exporters.trees import gold_diff, node_id, policy_tree, tree_with_tests
+from agentgym.envs.swe.exporters.trees import node_id, policy_tree, tree_with_tests
+from agentgym.envs.swe.grading import pytest_arguments
 from agentgym.envs.swe.importers.harbor import CONFIG, INSTRUCTION, TASK_FILE, TREE
+from agentgym.envs.swe.interpreters import version_range
 from agentgym.envs.swe.names import requirement_name
 from agentgym.envs.swe.records import SweRecord, record_to_dict, write_atomic
 from agentgym.envs.swe.repo import pack_tree
+from agentgym.envs.swe.trees import gold_diff
 from agentgym.errors import TaskError
 from agentgym.verifiers.log_parsers import PYTEST_IDS
 from agentgym.verifiers.patches import Entry, list_tree
@@ -26,6 +28,7 @@ from agentgym.verifiers.tests import Protected
 
 WORKDIR = "/testbed"
 TIME_S, MEMORY_MB = 600.0, 4096  # where a record sets nothing
+_OLDEST_MINOR, _NEWEST_MINOR, _MOST_PATCHES = 6, 14, 30  # of the Pythons there are images of
 
 _GRADER = Path(__file__).with_name("harbor_grade.py")
 
@@ -89,6 +92,9 @@ def write(record: SweRecord, out: Path) -> Path:
     """
     if not record.fail_to_pass:
         raise TaskError(f"{record.instance_id}: FAIL_TO_PASS is empty, so nothing can be graded")
+    words = pytest_arguments(record)
+    if words is None:
+        raise TaskError(f"{record.instance_id}: only tests that pytest runs can be exported to Harbor")
     if PYTEST_IDS.get(record.log_parser) is not str:
         raise TaskError(
             f"{record.instance_id}: only tests with pytest's own names can be exported to Harbor, these are as"
@@ -100,7 +106,7 @@ def write(record: SweRecord, out: Path) -> Path:
         files: dict[str, str | bytes] = {
             TREE: pack_tree(tree),
             "tests/tree.tar.gz": pack_tree(tested),
-            "tests/grading.json": json.dumps(_grading(record, list_tree(tree), list_tree(tested))),
+            "tests/grading.json": json.dumps(_grading(record, words, list_tree(tree), list_tree(tested))),
         }
     files |= {
         INSTRUCTION: record.problem_statement.strip() + "\n",
@@ -113,13 +119,20 @@ def write(record: SweRecord, out: Path) -> Path:
     }
     if gold:
         files |= {"solution/gold.patch": gold, "solution/solve.sh": _SOLVE.format(workdir=WORKDIR)}
-    folder = out / re.sub(r"[^A-Za-z0-9._-]", "-", record.instance_id)
+    folder = out / _folder_name(record)
+    if folder.exists():
+        raise TaskError(f"{record.instance_id}: another record has the folder {folder.name}")
     for name, content in files.items():
         data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         write_atomic(folder / name, data)
         if name.endswith(".sh"):
             (folder / name).chmod(0o755)
     return folder
+
+
+def _folder_name(record: SweRecord) -> str:
+    """The id without what a path may not have; a dot at its beginning could lead elsewhere."""
+    return re.sub(r"^\.|[^A-Za-z0-9._-]", "-", record.instance_id)
 
 
 def _requirements(record: SweRecord) -> list[str]:
@@ -133,7 +146,9 @@ def _inside(record: SweRecord, gold: str) -> SweRecord:
     return dataclasses.replace(record, snapshot="", snapshot_sha256="", image="", bug_patch="", patch=gold)
 
 
-def _grading(record: SweRecord, base: Mapping[str, Entry], tested: Mapping[str, Entry]) -> dict[str, object]:
+def _grading(
+    record: SweRecord, words: Sequence[str], base: Mapping[str, Entry], tested: Mapping[str, Entry]
+) -> dict[str, object]:
     """What the grading script is told: see there."""
     hidden = {key for key in base.keys() | tested.keys() if base.get(key) != tested.get(key)}
     expected = [node_id(name, tested.keys()) for name in (*record.fail_to_pass, *record.pass_to_pass)]
@@ -141,20 +156,11 @@ def _grading(record: SweRecord, base: Mapping[str, Entry], tested: Mapping[str, 
     return {
         "expected": [junit_id(name) for name in expected],
         "base": {key: entry.digest.hex() for key, entry in base.items()},
-        "protected": sorted({key for key in base if protected(key)} | hidden | set(record.test_targets)),
+        "protected": sorted({key for key in base if protected(key)} | protected.paths),
         "python_path": record.python_path,
-        "arguments": [*_pytest_words(record), *record.test_targets],
+        "arguments": [*words, *record.test_targets],
         "time_s": record.limits.time_s or TIME_S,
     }
-
-
-def _pytest_words(record: SweRecord) -> list[str]:
-    """What the record's test command says to pytest, without the targets."""
-    names = [word.rpartition("/")[2] for word in record.test_command]
-    place = names.index("pytest") + 1 if "pytest" in names else len(names)
-    return [
-        word for word in record.test_command[place:] if word not in record.test_targets and "{" not in word
-    ]
 
 
 def _settings(record: SweRecord) -> str:
@@ -169,9 +175,22 @@ def _settings(record: SweRecord) -> str:
 
 
 def _dockerfile(record: SweRecord) -> str:
-    lines = [entry if isinstance(entry, str) else shlex.join(entry) for entry in record.setup]
+    commands = [["bash", "-c", entry] if isinstance(entry, str) else list(entry) for entry in record.setup]
     return _DOCKERFILE.format(
-        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        python=_python(record),
         workdir=WORKDIR,
-        setup="".join(f"RUN {line}\n" for line in lines),
+        # In JSON, so that neither a line break nor Docker's own variables change what a command says.
+        setup="".join(f"RUN {json.dumps(command)}\n" for command in commands),
+    )
+
+
+def _python(record: SweRecord) -> str:
+    """Minor version of Python for the image: the running one, or else the newest that the record can do with."""
+    wanted = version_range(record.python)
+    minors = [sys.version_info.minor, *range(_NEWEST_MINOR, _OLDEST_MINOR - 1, -1)]
+    for minor in minors:
+        if any(wanted.contains(f"3.{minor}.{patch}") for patch in range(_MOST_PATCHES)):
+            return f"3.{minor}"
+    raise TaskError(
+        f"{record.instance_id}: no image of Python is of the versions it needs, {record.python!r}"
     )

@@ -47,8 +47,8 @@ def main(workdir: Path) -> int:
         carry_over(workdir, tree, settings["base"], settings["protected"])
         report = Path(scratch, "report.xml")
         code = run_pytest(tree, report, settings)
-        passed = passed_tests(report) if code in (0, 1) else set()
-    lacking = [name for name in settings["expected"] if not counts_as_passed(name, passed)]
+        results = read_report(report) if code in (0, 1) else {}
+    lacking = [name for name in settings["expected"] if not counts_as_passed(name, results)]
     print(
         f"pytest ended with {code}; {len(lacking)} of {len(settings['expected'])} expected tests did not pass"
     )
@@ -103,21 +103,22 @@ def run_pytest(tree: Path, report: Path, settings: dict[str, Any]) -> int:
         return -1
 
 
-def passed_tests(report: Path) -> set[str]:
-    """``classname::name`` of each test that passed, and did so each time it came."""
-    passed: set[str] = set()
-    other: set[str] = set()
+def read_report(report: Path) -> dict[str, bool]:
+    """Whether a test passed, and did so each time it came, by ``classname::name``."""
+    results: dict[str, bool] = {}
     for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
         good = all(child.tag in ("system-out", "system-err", "properties") for child in case)
-        (passed if good else other).add(f"{case.get('classname')}::{case.get('name')}")
-    return passed - other
+        results[name] = good and results.get(name, True)
+    return results
 
 
-def counts_as_passed(name: str, passed: set[str]) -> bool:
-    """An id whose parameters are cut off stands for all that begin so."""
-    if "[" in name and not name.endswith("]"):
-        return any(entry.startswith(name) for entry in passed)
-    return name in passed
+def counts_as_passed(name: str, results: dict[str, bool]) -> bool:
+    """An id whose parameters are cut off stands for all that begin so: all of them must have passed."""
+    if name not in results and (not name.endswith("]") or name.count("[") > name.count("]")) and "[" in name:
+        found = [good for entry, good in results.items() if entry.startswith(name)]
+        return bool(found) and all(found)
+    return results.get(name, False)
 
 
 def pytest_process(places: list[str], words: list[str]) -> int:

@@ -7,9 +7,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from agentgym.envs.swe.exporters.trees import gold_diff, node_id, policy_tree, tree_with_tests
+from agentgym.envs.swe.exporters.trees import node_id, policy_tree, tree_with_tests
 from agentgym.envs.swe.records import SweRecord, record_to_dict, write_atomic
 from agentgym.envs.swe.repo import pack_tree
+from agentgym.envs.swe.trees import gold_diff
 from agentgym.errors import TaskError
 from agentgym.verifiers.patches import list_tree
 

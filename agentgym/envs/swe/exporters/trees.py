@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.envs.swe.records import SweRecord
-from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
+from agentgym.envs.swe.repo import apply_patch, unpack
+from agentgym.envs.swe.trees import add_defect
 from agentgym.errors import TaskError
 from agentgym.sandbox import scratch_folder
 from agentgym.verifiers.tests import copy_tree
@@ -23,11 +24,7 @@ def policy_tree(record: SweRecord) -> Iterator[Path]:
     with scratch_folder("export") as folder:
         tree = Path(folder, "tree")
         unpack(record.snapshot_path(), tree)
-        clean_tree(tree)
-        try:
-            apply_patch(tree, record.bug_patch)
-        except TaskError as error:
-            raise TaskError(f"{record.instance_id}: its bug patch: {error}") from None
+        add_defect(record, tree)
         yield tree
 
 
@@ -44,17 +41,6 @@ def tree_with_tests(record: SweRecord, tree: Path) -> Path:
     except TaskError as error:
         raise TaskError(f"{record.instance_id}: its test patch: {error}") from None
     return tested
-
-
-def gold_diff(record: SweRecord, tree: Path) -> str:
-    """The gold patch against the tree of `policy_tree`; for a synthetic task, what takes its bug back."""
-    if record.patch or not record.bug_patch:
-        return record.patch
-    with scratch_folder("gold") as folder:
-        clean = Path(folder, "clean")
-        copy_tree(tree, clean)
-        apply_patch(clean, record.bug_patch, reverse=True)
-        return tree_diff(tree, clean)
 
 
 def node_id(name: str, files: Set[str]) -> str:

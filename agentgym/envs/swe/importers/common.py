@@ -61,10 +61,16 @@ def id_files(ids: Iterable[str]) -> list[str]:
 
 
 def targets(row: Row) -> list[str]:
-    """What the test command gets: the files of the test patch, and those of the expected tests."""
+    """What the test command gets: the files of the test patch, and those of the expected tests.
+
+    Where there are Python files, they alone: pytest runs nothing at all if it is given a template or a page of text.
+    """
     ids = [*ids_of(row, "FAIL_TO_PASS"), *ids_of(row, "PASS_TO_PASS")]
     paths = [*changed_files(text_of(row, "test_patch")), *id_files(ids)]
-    return [path for path in dict.fromkeys(paths) if not path.startswith("/") and ".." not in path.split("/")]
+    inside = [
+        path for path in dict.fromkeys(paths) if not path.startswith("/") and ".." not in path.split("/")
+    ]
+    return [path for path in inside if path.endswith(".py")] or inside
 
 
 def pull_request(row: Row) -> Row:

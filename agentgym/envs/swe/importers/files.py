@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.envs.swe.fields import Row
 from agentgym.errors import MissingDependency, TaskError
+from agentgym.verifiers.patches import decode_diff
 
 
 def read_text(path: Path) -> str:
@@ -16,6 +17,14 @@ def read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"cannot read {path.name}: {error}") from None
+
+
+def read_diff(path: Path) -> str:
+    """A diff, which may be of files that are no UTF-8."""
+    try:
+        return decode_diff(path.read_bytes())
+    except OSError as error:
         raise TaskError(f"cannot read {path.name}: {error}") from None
 
 

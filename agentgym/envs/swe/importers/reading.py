@@ -71,7 +71,8 @@ def read_dataset(name: str, *, split: str = "") -> Iterator[SourceRow]:
         TaskError: `split` is not given and there are several, or there is no such split.
         InfrastructureError: it cannot be had.
     """
-    return _rows(name, Path(), dataset_rows(name, split=split or None))
+    # A dataset has no folder: whatever path a row names is not there, as nothing of the dataset's name is.
+    return _rows(name, Path(name), dataset_rows(name, split=split or None))
 
 
 def is_dataset_name(source: str) -> bool:

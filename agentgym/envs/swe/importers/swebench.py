@@ -7,16 +7,16 @@ from pathlib import Path
 from agentgym.envs.swe.fields import Row, text_of
 from agentgym.envs.swe.importers.common import (
     CONDA_PYTHON,
-    changed_files,
     converted,
     in_image,
     instance_image,
     pull_request,
     words_of,
 )
-from agentgym.envs.swe.importers.files import read_json, read_text, read_yaml
+from agentgym.envs.swe.importers.files import read_diff, read_json, read_text, read_yaml
 from agentgym.envs.swe.importers.projects import PROJECTS, parser_name, run_of
 from agentgym.errors import TaskError
+from agentgym.verifiers.logged import label_of
 
 TASK_FILE = "task.yaml"
 
@@ -44,9 +44,8 @@ def convert(row: Row) -> Row:
     image = text_of(row, "image")
     if run and not image:
         image = instance_image("swebench", text_of(row, "instance_id"))
-    if repo == "django/django":
-        files = changed_files(text_of(row, "test_patch"))
-        fields["test_targets"] = [_django_label(path) for path in files]
+    parser = parser_name(text_of(row, "log_parser")) or (run.log_parser if run else "")
+    named = {label_of(path, parser) for path in fields["test_targets"]}
     command = _evaluated(text_of(row, "eval_script")) or (
         words_of(run.command, "test_command") if run else []
     )
@@ -54,15 +53,10 @@ def convert(row: Row) -> Row:
         row,
         without=("eval_script", "eval_type", "image"),
         **fields,
-        test_command=[word for word in command if word not in fields["test_targets"]],
-        log_parser=parser_name(text_of(row, "log_parser")) or (run.log_parser if run else ""),
+        test_command=[word for word in command if word not in named],
+        log_parser=parser,
         **in_image(row, image, python=CONDA_PYTHON if repo in PROJECTS else ""),
     )
-
-
-def _django_label(path: str) -> str:
-    """Django's runner wants ``admin_views.tests`` for ``tests/admin_views/tests.py``."""
-    return path.removesuffix(".py").removeprefix("tests/").replace("/", ".")
 
 
 def _evaluated(script: str) -> list[str]:
@@ -84,7 +78,7 @@ def read_folder(path: Path) -> Row:
     row = read_yaml(path / TASK_FILE)
     for field, name in _FILES.items():
         if (path / name).exists():
-            row[field] = read_text(path / name)
+            row[field] = (read_diff if name.endswith(".patch") else read_text)(path / name)
     tests = read_json(path / "tests.json")
     if not isinstance(tests, dict):
         raise TaskError(f"expected tests.json to hold an object, got {type(tests).__name__}")

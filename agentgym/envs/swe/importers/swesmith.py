@@ -13,10 +13,10 @@ NAMESPACE = "jyangballin"  # where the images are published
 _MIRROR = re.compile(r"(?:[\w.-]+/)?([\w.-]+?)__([\w.-]+)\.([0-9a-f]{8})")
 _IMAGE = re.compile(r"\bswesmith\.(?:x86_64|arm64)\.([\w.-]+?)(?:__|_1776_)([\w.-]+)\.([0-9a-f]{6,40})\b")
 
-# Projects whose tests pytest does not run: command and log parser.
+# Projects whose tests pytest does not run: command and log parser. A line for a shell: they take no files behind it.
 _OTHER_RUNS = {
-    "tornadoweb/tornado": (["python", "-m", "tornado.test", "--verbose"], "unittest"),
-    "un33k/python-slugify": (["python", "test.py", "--verbose"], "unittest"),
+    "tornadoweb/tornado": (["bash", "-c", "python -m tornado.test --verbose"], "unittest"),
+    "un33k/python-slugify": (["bash", "-c", "python test.py --verbose"], "unittest"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from agentgym.envs.swe.importers import AUTO
 from agentgym.envs.swe.importers.reading import RECORDS, is_dataset_name, read_dataset, read_source
 from agentgym.envs.swe.records import SweRecord, missing, read_record, write_atomic, write_records
 from agentgym.errors import TaskError
-from agentgym.sandbox._docker_client import connect
-from agentgym.sandbox._docker_images import find_image
 
 SNAPSHOTS = "snapshots"
 
@@ -86,10 +83,10 @@ def import_records(
             if split and record.extra.get("split", split) != split:
                 continue
             record = _with_snapshot(record, out)
+            lacks = tuple(missing(record, image_here=image_here))
         except TaskError as error:
             skipped.append((row.number, str(error)))
             continue
-        lacks = tuple(missing(record, image_here=image_here))
         imported[record.instance_id] = Imported(record, name, lacks)
         progress(record.instance_id)
     if not imported:
@@ -101,7 +98,16 @@ def import_records(
 
 
 def _with_snapshot(record: SweRecord, out: Path) -> SweRecord:
-    """The record with its snapshot copied below `out`; equal snapshots are kept once. As it is if there is no file."""
+    """The record with its snapshot copied below `out`; equal snapshots are kept once. As it is if there is no file.
+
+    Raises:
+        TaskError: the path leads out of the source's folder, whose author has no say in what else is on this machine.
+    """
+    folder = record.folder.resolve()
+    if record.snapshot and not (folder / record.snapshot).resolve().is_relative_to(folder):
+        raise TaskError(
+            f"{record.instance_id}: expected `snapshot` to be inside the source's folder, got {record.snapshot!r:.80}"
+        )
     if not record.snapshot or not (record.folder / record.snapshot).is_file():
         return dataclasses.replace(record, folder=out)
     content = record.snapshot_path().read_bytes()
@@ -110,13 +116,3 @@ def _with_snapshot(record: SweRecord, out: Path) -> SweRecord:
     if not (out / name).is_file():
         write_atomic(out / name, content)
     return dataclasses.replace(record, snapshot=name, snapshot_sha256=digest, folder=out)
-
-
-def image_finder() -> Callable[[str], bool]:
-    """A function that tells whether Docker has an image on this machine; it asks the daemon once for each name.
-
-    Raises:
-        InfrastructureError: no daemon answers, or the package docker is not installed.
-    """
-    client = connect()
-    return functools.cache(lambda name: find_image(client, name) is not None)

@@ -15,7 +15,7 @@ from agentgym.envs.swe.quality.judge import Question, TaskJudge
 from agentgym.envs.swe.quality.runs import RunPlan, run_findings
 from agentgym.envs.swe.quality.solved import SolvedTask, solve
 from agentgym.envs.swe.records import SweRecord
-from agentgym.errors import InfrastructureError, SandboxError, TaskError, whole_number
+from agentgym.errors import InfrastructureError, TaskError, UnusableAnswer, whole_number
 
 
 def assess_records(
@@ -92,14 +92,12 @@ def assess(
             runs = result.runs
     labels, reason = labels_of(findings), ""
     if judge is not None and not any(KINDS[finding.kind].proven for finding in findings):
-        failures = judge.endpoint.counts.failures
         try:
             labels, reason = _ask(judge, task, findings)
             row["stage"] = "judge"
         except (InfrastructureError, TaskError) as error:
             row["stage"], labels, reason = "judge_failed", dict.fromkeys(LABELS, False), str(error)
-            # An answer that is no JSON is the model's fault, and known.
-            unknown = unknown or isinstance(error, SandboxError) or judge.endpoint.counts.failures > failures
+            unknown = unknown or not isinstance(error, UnusableAnswer | TaskError)
     return {
         **row,
         **labels,

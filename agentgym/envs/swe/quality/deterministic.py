@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from agentgym.envs.swe.quality.findings import Finding
+from agentgym.envs.swe.quality.findings import Finding, listed
 from agentgym.envs.swe.quality.solved import SolvedTask, parsed, texts_of, words_of
 
 _LEAST_WORDS = 4  # that say something
@@ -216,6 +216,4 @@ def _plain(text: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    every = list(dict.fromkeys(names))
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return ", ".join(every[:_SHOWN]) + more
+    return listed(names, _SHOWN)

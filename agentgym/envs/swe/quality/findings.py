@@ -70,6 +70,13 @@ class Finding:
         return {"kind": self.kind, "detail": self.detail}
 
 
+def listed(names: Iterable[str], most: int) -> str:
+    """The first names, each once, and how many more there are."""
+    every = list(dict.fromkeys(names))
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
 def labels_of(findings: Iterable[Finding]) -> dict[str, bool]:
     """The three labels of a task with these findings, if nothing else is wrong with it."""
     kinds = {finding.kind for finding in findings}

@@ -11,11 +11,11 @@ from pathlib import Path
 from agentgym.envs.swe.grading import hidden_tests
 from agentgym.envs.swe.mutations import apply, find_sites
 from agentgym.envs.swe.quality.deterministic import is_told, new_names
-from agentgym.envs.swe.quality.findings import Finding
+from agentgym.envs.swe.quality.findings import Finding, listed
 from agentgym.envs.swe.quality.rewrites import EQUIVALENT, Rewrite, renamed, reworded
 from agentgym.envs.swe.quality.solved import SolvedTask, parsed, texts_of
 from agentgym.envs.swe.repo import apply_patch
-from agentgym.errors import whole_number
+from agentgym.errors import TaskError, whole_number
 from agentgym.sandbox import scratch_folder
 from agentgym.verifiers.logged import run_logged
 from agentgym.verifiers.suite import run_suite
@@ -114,8 +114,7 @@ def _of_equal_runs(
 
 
 def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    return ", ".join(every[:_SHOWN]) + (f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else "")
+    return listed(names, _SHOWN)
 
 
 # What is like the gold patch
@@ -212,6 +211,8 @@ def _without_the_patch(task: SolvedTask, tests: HiddenTests) -> Iterator[Finding
         apply_patch(tree, task.record.test_patch)
         for path, names in _absent(task).items():
             file = tree / path
+            if not file.resolve().is_relative_to(tree.resolve()):
+                raise TaskError(f"{task.record.instance_id}: its test patch brings a link that leads outside")
             file.parent.mkdir(parents=True, exist_ok=True)
             with open(file, "a", encoding="utf-8") as opened:
                 opened.writelines(_STUB.format(name=name) for name in sorted(names))
