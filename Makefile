@@ -69,7 +69,7 @@ $(VENV)/.with-model: $(VENV)/.with-tools
 
 $(VENV)/.with-tools: $(VENV)/bin/python setup.cfg pyproject.toml
 	@echo "installing agentgym and its tools (once)"
-	$(PIP) -e '.[swe,docker,monitor,report,serve,dev]' pyarrow
+	$(PIP) -e '.[swe,docker,monitor,shop,report,serve,dev]' pyarrow
 	@touch $@
 
 clean:

@@ -32,6 +32,7 @@ class Entry:
         splits: that the packaged or generated tasks have.
         packages: importable modules it needs, each with the extra that brings it.
         programs: executables it needs, each with what brings it.
+        sandbox: whether it runs commands that nobody trusts, which bubblewrap or Docker must keep in.
         registry: which of the two it is in.
     """
 
@@ -42,6 +43,7 @@ class Entry:
     splits: tuple[str, ...] = ("train", "test")
     packages: tuple[tuple[str, str], ...] = ()
     programs: tuple[tuple[str, str], ...] = ()
+    sandbox: bool = False
     registry: Literal["gymnasium", "pettingzoo"] = "gymnasium"
 
     def missing(self) -> str | None:
@@ -52,6 +54,12 @@ class Entry:
         for program, source in self.programs:
             if shutil.which(program) is None:
                 return f"needs the program {program}: {source}"
+        # Whether Docker's daemon answers is not asked here: it may be on another machine.
+        if self.sandbox and shutil.which("bwrap") is None and importlib.util.find_spec("docker") is None:
+            return (
+                "needs a sandbox: apt-get install bubblewrap; or, for backend='docker', Docker and"
+                " pip install 'agentgym-suite[docker]'"
+            )
         return None
 
 
@@ -69,7 +77,23 @@ ENTRIES: tuple[Entry, ...] = (
         "repair a real repository; hidden tests decide",
         splits=("train",),
         packages=(("pip", "swe"),),
-        programs=(("bwrap", "apt-get install bubblewrap"), ("git", "apt-get install git")),
+        programs=(("git", "apt-get install git"),),
+        sandbox=True,
+    ),
+    Entry(
+        "agentgym/ALFWorld-v0",
+        "agentgym.envs.alfworld:AlfworldEnv",
+        "alfworld",
+        "household tasks of six types; the official games where they are, else invented ones",
+        splits=("train", "eval_in_distribution", "eval_out_of_distribution"),
+    ),
+    Entry(
+        "agentgym/WebShop-v0",
+        "agentgym.envs.webshop:WebShopEnv",
+        "webshop",
+        "buy the product that fits an instruction",
+        splits=("train", "dev", "test"),
+        packages=(("rapidfuzz", "shop"),),
     ),
 )
 

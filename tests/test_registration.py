@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import warnings
 
 import gymnasium
@@ -72,6 +73,34 @@ def test_missing_names_the_command():
     assert package.missing() == "needs the package no_such_module: pip install 'agentgym-suite[web]'"
     program = Entry(*base, programs=(("no-such-program", "apt-get install it"),))
     assert program.missing() == "needs the program no-such-program: apt-get install it"
+
+
+@pytest.mark.parametrize(
+    ("bwrap", "docker", "text"),
+    [
+        (True, False, None),
+        (False, True, None),
+        (
+            False,
+            False,
+            "needs a sandbox: apt-get install bubblewrap; or, for backend='docker', Docker and pip",
+        ),
+    ],
+)
+def test_one_sandbox_is_enough(bwrap, docker, text, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap" if bwrap else None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if docker else None)
+    missing = Entry("agentgym/X-v0", "a:B", "x", "x", sandbox=True).missing()
+    assert missing is None if text is None else missing.startswith(text)
+
+
+def test_swe_runs_where_only_docker_is(monkeypatch):
+    here = shutil.which
+    monkeypatch.setattr(
+        "shutil.which", lambda name: None if name == "bwrap" else here(name) or "/usr/bin/git"
+    )
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert find("agentgym/SWE-v0").missing() is None
 
 
 def test_find():

@@ -25,7 +25,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "view": ("view", "write one trajectory as an HTML page"),
     "new": ("new", "start an environment of your own, with its test"),
     "monitor": ("monitor", "what of tool calls crosses a line: decide, measure, explain"),
-    "swe": ("swe", "build, validate and grade repository repair tasks"),
+    "data": ("data", "say where an environment's official data comes from, and check a folder of it"),
+    "shop": ("shop", "replay recorded episodes of the original WebShop"),
+    "swe": ("swe", "make, import, prove, audit, judge and grade repository repair tasks"),
+    "alfworld": ("alfworld", "ALFWorld's games: play recorded episodes again"),
 }
 
 

@@ -220,7 +220,7 @@ def test_a_missing_program_is_one_line(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     called = call("run", "agentgym/SWE-v0", "--policy", "null", "--out", tmp_path / "run")
     assert called.code == 3
-    assert "bubblewrap" in called.complaint
+    assert "needs the program git" in called.complaint
     assert not (tmp_path / "run").exists()
 
 

@@ -8,12 +8,9 @@ Example:
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Sequence
 
-from agentgym.cli import console
-from agentgym.errors import UsageError, nearest
+from agentgym.cli.verbs import run_verb
 
 # verb: (module beside this one, what it does). A module is imported when its verb is called; it has `main(words)`.
 VERBS: dict[str, tuple[str, str]] = {
@@ -43,15 +40,4 @@ VERBS: dict[str, tuple[str, str]] = {
 
 def main(words: Sequence[str]) -> int:
     """Run ``agentgym swe``."""
-    if not words or words[0] in ("-h", "--help"):
-        print(f"usage: agentgym swe {{{','.join(VERBS)}}} ...\n\n{_help()}")
-        return console.OK
-    if words[0] not in VERBS:
-        raise UsageError(f"unknown verb {words[0]!r} of agentgym swe.{nearest(words[0], VERBS)}")
-    code: int = importlib.import_module(f"agentgym.cli.swe.{VERBS[words[0]][0]}").main(words[1:])
-    return code
-
-
-def _help() -> str:
-    summary, _, example = inspect.cleandoc(__doc__ or "").partition("\n")
-    return "\n".join([summary, "", *(f"  {verb:<9} {does}" for verb, (_, does) in VERBS.items()), example])
+    return run_verb("swe", __doc__, VERBS, words, package=__name__)
