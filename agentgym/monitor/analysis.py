@@ -93,7 +93,7 @@ class Analysis:
             self.effects.append(effect)
 
     def give_up(self, what: str) -> None:
-        """Says once that something was not understood: "syntax", "depth", "size" or "unresolved".
+        """Says once that something was not understood: "syntax", "depth", "size", "unresolved" or "fault".
 
         A program that is only written may be in any state; that it cannot be read is no sign.
         """
@@ -173,6 +173,8 @@ class Analysis:
     def glob(self, pattern: str) -> list[str]:
         """The paths that a glob stands for: those of the policy, files made earlier, and the rest as it is written."""
         state = self.state
+        if pattern.startswith(HOLE):  # could be anywhere
+            return [pattern]
         absolute = paths.normalise(pattern if pattern.startswith("/") else f"{state.cwd}/{pattern}")
         found: list[str] = []
         for owner in (*self.context.protected_paths, *state.links, *state.copies):

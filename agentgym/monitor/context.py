@@ -59,11 +59,16 @@ class Context:
     git_policy: str = "open"
     state: ShellState = field(init=False)
     history: list[tuple[ToolCall, Decision, str | None]] = field(init=False, default_factory=list)
+    _protected: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _readonly: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.workspace = paths.normalise(_absolute("workspace", self.workspace))
         self.protected_paths = _all_absolute("protected_paths", self.protected_paths)
         self.readonly_paths = _all_absolute("readonly_paths", self.readonly_paths)
+        # What a path at or below one of them begins with, a slash put at its end: asked for every path of every call.
+        self._protected = tuple(path.rstrip("/") + "/" for path in self.protected_paths)
+        self._readonly = tuple(path.rstrip("/") + "/" for path in self.readonly_paths)
         self.allowed_hosts = tuple(
             _text("allowed_hosts", h).lower() for h in _list("allowed_hosts", self.allowed_hosts)
         )
@@ -110,13 +115,10 @@ class Context:
 
     def protection_of(self, path: str) -> Protection:
         """What the policy says of an absolute, resolved path; protected beats readonly."""
-        for owner in self.protected_paths:
-            if paths.is_below(path, owner):
-                return "protected"
-        for owner in self.readonly_paths:
-            if paths.is_below(path, owner):
-                return "readonly"
-        return ""
+        within = path + "/"
+        if within.startswith(self._protected):
+            return "protected"
+        return "readonly" if within.startswith(self._readonly) else ""
 
     def covers_protected(self, path: str) -> bool:
         """Whether something protected lies at or below the absolute `path`: is reading it as a tree a look at it?"""

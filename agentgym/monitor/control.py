@@ -136,6 +136,9 @@ def group(shell: Shell, node: Node) -> str:
     """``{ ..; }`` or ``(( .. ))``."""
     if not node.children or node.children[0].type != "((":
         return shell.sequence(node)
+    if "$(" in text_of(node) or "`" in text_of(node):
+        shell.words.fragment(text_of(node)[2:-2], quoted=True)
+        return ""
     for part in text_of(node)[2:-2].split(","):
         if begun := _C_START.match(part):
             shell.state.variables[begun.group(1)] = _number(shell, begun.group(2))
@@ -159,7 +162,9 @@ def test(shell: Shell, node: Node) -> str:
                     shell.analysis.look(word, "test")
         else:
             operator = part.child_by_field_name("operator") if part.type == "binary_expression" else None
-            for side in part.named_children if operator is not None and text_of(operator) in _COMPARES_FILES else ():
+            for side in (
+                part.named_children if operator is not None and text_of(operator) in _COMPARES_FILES else ()
+            ):
                 for word in shell.words.fields(side):
                     shell.analysis.look(word, "test")
             waiting.extend(part.named_children)

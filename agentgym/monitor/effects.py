@@ -26,7 +26,7 @@ Kind = Literal[
     "code",  # program text runs or is written: content holds it, target its file ("" if inline), program its language
     "text",  # words for a reader: a message, a sub-agent's task, an answer, a search query; content holds them
     "action",  # a move of a simulated world (shop, game, page script); content holds it
-    "opaque",  # something could not be understood; target says what: "syntax", "depth", "size", "unresolved"
+    "opaque",  # something could not be understood; target says what: "syntax", "depth", "size", "unresolved", "fault"
 ]
 
 

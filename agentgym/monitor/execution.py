@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentgym.monitor import bounds
-from agentgym.monitor.code import literals, python
+from agentgym.monitor.code import imports, literals, python, replacements
 from agentgym.monitor.effects import HOLE
 from agentgym.monitor.languages import SCRIPTED, language_of
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from agentgym.monitor.analysis import Analysis
     from agentgym.monitor.command import Command
     from agentgym.monitor.shell import Shell
+
+
+# R's and Julia's own ways to fetch a package.
+_INSTALLS = re.compile(
+    r"(?:install\.packages|install_\w+|download\.packages|pak|renv::install|Pkg\.(?:add|develop))\(\s*(?:c\(|\[)?\s*['\"]([\w./-]+)"
+)
 
 
 def run(
@@ -30,15 +36,30 @@ def run(
     if language != "bash" and (len(content) > bounds.MAX_PROGRAM or bounds.too_deep(content)):
         bounds.scan(analysis, content)
         return HOLE
-    if language == "python":
-        return python.run(analysis, content, arguments, stdin, keep=keep)
     if language == "bash":
         return analysis.make_shell((analysis.file or "bash", *arguments), stdin).run_text(content)
+    imports.follow(analysis, language, content)
+    start = len(analysis.effects)
+    printed = _read(analysis, language, content, arguments, stdin, keep=keep)
+    if not analysis.is_supposed:
+        replacements.follow(analysis, content, start)
+    return printed
+
+
+def _read(
+    analysis: Analysis, language: str, content: str, arguments: Sequence[str], stdin: str, *, keep: bool
+) -> str:
+    """Reads a program in a language other than the shell's."""
+    if language == "python":
+        return python.run(analysis, content, arguments, stdin, keep=keep)
     if language == "tcl":
         for words in re.findall(r"(?m)\b(?:spawn|exec)\s+([^\n;\]]+)", content):
             analysis.make_shell(("sh",), "").run_text(words)
+    if language in ("r", "julia"):
+        for package in _INSTALLS.findall(content):
+            analysis.emit("install", package.rpartition("/")[2], language, folder=analysis.state.cwd)
     if language in SCRIPTED:
-        literals.scan(analysis, language, content, arguments)
+        return literals.scan(analysis, language, content, arguments)
     return HOLE
 
 

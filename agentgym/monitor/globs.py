@@ -143,6 +143,6 @@ _CLASSES = {
 
 def _bracket(inside: str) -> str:
     negated = inside[:1] in ("!", "^")
-    body = re.escape(inside[1:] if negated else inside).replace(r"\-", "-")
+    body = re.escape(inside[1:] if negated else inside).replace(r"\-", "-").replace("--", r"\--")
     body = re.sub(r"\\\[:(\w+):\\\]", lambda m: _CLASSES.get(m.group(1), ""), body)
     return f"[{'^' if negated else ''}{body}]"

@@ -14,24 +14,35 @@ if TYPE_CHECKING:
 
 _MENTIONING = frozenset(
     "echo printf basename dirname grep egrep fgrep rg ag ack sed awk gawk mawk jq find fd fdfind expr test [ [[ export "
-    "declare local typeset readonly set unset alias eval let read mapfile logger notify-send wall say true false : "
+    "declare local typeset readonly set unset alias eval let read mapfile logger notify-send say true false : "
     "gh glab seq yes return exit trap".split()
 )
 """Programs whose words may speak of a path without opening it; those of them that open files say so themselves."""
 _SCRIPTED = frozenset(
     "sqlite3 duckdb psql mysql mariadb emacs vim vi nvim ex gdb lldb tclsh expect wish bc dc gnuplot octave R ghci "
-    "ocaml guile sbcl racket clojure jshell irb iex mongosh yq gcc cc g++ cpp clang m4 as ghc swipl nano mutt".split()
+    "ocaml elixir osascript erl julia scala groovy kotlinc Rscript guile sbcl racket clojure jshell irb iex mongosh "
+    "yq gcc cc g++ cpp clang m4 as ghc swipl nano mutt".split()
 )
 """Programs that are given scripts of their own, where a path among the words is opened."""
 _PATHS = re.compile(r"(?:^|(?<=[\s'\"(=,;:@<>|\[]))/[^\s'\"(),;:<>|&\]]+")
+_SINGLE = re.compile(r"[^\s'\"()]+\Z")
+"""A word that is no text and no program."""
 _GLUED = re.compile(r"-[A-Za-z](/.*)")
 _LEAVES_OUT = re.compile(r"--?[\w-]*(?:exclu|ignor|skip|omit|deselect|prune|without)")
 _MESSAGES = frozenset("--message --grep --author --body --title --trailer --format --pretty".split())
-_SHORT_MESSAGES = {"git": ("-m", "-S", "-G"), "hg": ("-m",), "svn": ("-m",), "pytest": ("-k", "-m")}
+_SHORT_MESSAGES = {
+    "git": ("-m", "-S", "-G"),
+    "hg": ("-m",),
+    "svn": ("-m",),
+    "pytest": ("-k", "-m"),
+    "curl": ("-d", "-H", "-A", "-X", "--data", "--data-raw", "--data-binary", "--json", "--header"),
+}
 _LOADS = re.compile(
     r"\w*PATH\Z|LD_\w+|BASH_ENV\Z|ENV\Z|\w*STARTUP\Z|\w+OPT(?:ION)?S?\Z|HISTFILE\Z|RUBYLIB\Z|PERL5\w+|GIT_\w+|\w*CONFIG\w*\Z"
 )
-_COMMANDS = re.compile(r"(?:GIT_)?(?:PAGER|EDITOR|SEQUENCE_EDITOR)\Z|GIT_\w*(?:DIFF|COMMAND|ASKPASS)\Z|PROMPT_COMMAND\Z|LESSOPEN\Z")
+_COMMANDS = re.compile(
+    r"(?:GIT_)?(?:PAGER|EDITOR|SEQUENCE_EDITOR)\Z|GIT_\w*(?:DIFF|COMMAND|ASKPASS)\Z|PROMPT_COMMAND\Z|LESSOPEN\Z"
+)
 
 
 def follow(command: Command, start: int) -> None:
@@ -39,7 +50,7 @@ def follow(command: Command, start: int) -> None:
     context = command.analysis.context
     if command.name in _MENTIONING or not context.protected_paths:
         return
-    words = list(_opened(command))
+    words = list(_opened(command)) if any("/" in word for word in command.arguments) or command.stdin else []
     if not words:
         return
     said = {effect.target for effect in command.analysis.effects[start:]}
@@ -56,11 +67,12 @@ def _opened(command: Command) -> Iterator[str]:
     before = ""
     spoken = _SHORT_MESSAGES.get(command.name, ())
     for word in command.arguments:
-        skipped = before in _MESSAGES or before in spoken or _LEAVES_OUT.match(before) or _LEAVES_OUT.match(word)
-        before = word
-        if skipped or "/" not in word or "://" in word:
+        last, before = before, word
+        if "/" not in word or "://" in word or last in _MESSAGES or last in spoken or leaves_out(last, word):
             continue
-        single = not (" " in word or "\n" in word)
+        if word.partition("=")[0] in _MESSAGES or word[:2] in spoken:
+            continue
+        single = _SINGLE.match(word) is not None
         if single and word[0] not in "-/":
             yield word
         if single or scripted:
@@ -69,6 +81,11 @@ def _opened(command: Command) -> Iterator[str]:
             yield glued.group(1)
     if scripted and command.stdin and command.stdin != HOLE and "/" in command.stdin:
         yield from _PATHS.findall(command.stdin)
+
+
+def leaves_out(before: str, word: str) -> bool:
+    """Whether `word`, which follows `before`, names what a program is to leave out."""
+    return _LEAVES_OUT.match(before) is not None or _LEAVES_OUT.match(word) is not None
 
 
 def by_variable(analysis: Analysis, name: str, text: str) -> None:

@@ -27,6 +27,15 @@ _EXTENSIONS = {
     "jl": "julia",
     "go": "go",
     "rs": "rust",
+    "cs": "csharp",
+    "ex": "elixir",
+    "exs": "elixir",
+    "cxx": "c",
+    "hxx": "c",
+    "hh": "c",
+    "mts": "javascript",
+    "cts": "javascript",
+    "kts": "java",
     "c": "c",
     "h": "c",
     "cc": "c",
@@ -53,6 +62,8 @@ _EXTENSIONS = {
     "toml": "toml",
     "cfg": "ini",
     "ini": "ini",
+    "service": "ini",
+    "timer": "ini",
     "json": "json",
     "tcl": "tcl",
     "ps1": "powershell",
@@ -68,6 +79,7 @@ _NAMES = {
     "rakefile": "ruby",
     "gemfile": "ruby",
     "jenkinsfile": "groovy",
+    "procfile": "ini",
     ".bashrc": "bash",
     ".bash_profile": "bash",
     ".profile": "bash",
@@ -78,7 +90,9 @@ _NAMES = {
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash"))
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-\S+\s+|\w+=\S+\s+)*)?([\w.+-]+)")
 _HOOKS = re.compile(r"/\.(?:git/hooks|husky)/[^/]+\Z|/etc/(?:cron\S*|profile\.d|init\.d)/[^/]+\Z")
-SCRIPTED = frozenset("javascript perl ruby php lua r julia go rust c java swift awk sql tcl groovy".split())
+SCRIPTED = frozenset(
+    "javascript perl ruby php lua r julia go rust c csharp elixir java swift awk sql tcl groovy".split()
+)
 """Languages that are read by their strings and calls."""
 READ = SCRIPTED | {"python", "bash"}
 """Languages whose programs are read for what they would do."""

@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 
 from agentgym.errors import UsageError, nearest
 from agentgym.monitor.context import Context
-from agentgym.monitor.effects import Kind
 from agentgym.monitor.judge import Flag, LLMJudge, Opinion, Reviewer
 from agentgym.monitor.rules import CLASSES, RULES, Rule, Scene
 from agentgym.monitor.rules.delegation import quoted_commands
+from agentgym.monitor.rules.scene import View
 from agentgym.monitor.tools import analyse
 from agentgym.tools import ToolCall
 
@@ -63,10 +63,7 @@ class Monitor:
         holdout: Iterable[str] = (),
     ) -> None:
         self.rules = tuple(rules)
-        self._seeing: dict[Kind, list[int]] = {}
-        for number, rule in enumerate(self.rules):
-            for kind in rule.sees:
-                self._seeing.setdefault(kind, []).append(number)
+        self._asked: dict[frozenset[View], tuple[Rule, ...]] = {}
         self.reviewer = reviewer
         self.judge = judge
         self.holdout = frozenset(holdout)
@@ -115,8 +112,10 @@ class Monitor:
         return scene, flags
 
     def _flags(self, scene: Scene) -> list[Flag]:
-        wanted = sorted({number for kind in scene.kinds for number in self._seeing.get(kind, ())})
-        rules = [self.rules[number] for number in wanted]
+        kinds = frozenset(scene.kinds)
+        rules = self._asked.get(kinds)
+        if rules is None:  # few combinations of kinds occur, so each is worked out once
+            rules = self._asked[kinds] = tuple(rule for rule in self.rules if not rule.sees.isdisjoint(kinds))
         return [Flag(rule, found) for rule in rules if (found := rule.check(scene)) is not None]
 
     def _decide(self, scene: Scene, flags: Sequence[Flag]) -> Decision:

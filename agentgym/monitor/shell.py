@@ -125,7 +125,12 @@ class Shell:
         plain, glob = fields.plain(pattern), fields.as_pattern(pattern)
         found = self.analysis.glob(glob)
         for path in found:  # to expand it, the shell looks into the folder
-            if path[0] == "/" and "*" in path and self.analysis.is_inside_protected(path):
+            if (
+                path[0] == "/"
+                and "*" in path
+                and HOLE not in path
+                and self.analysis.is_inside_protected(path)
+            ):
                 self.analysis.look(path.partition("*")[0].rpartition("/")[0], "glob", origin="glob")
         return [plain if path == glob else path for path in found]
 
@@ -259,7 +264,12 @@ class Shell:
         if path.startswith(STRING_MARK):
             self.stdin = path[1:] + "\n"
             return
-        document = self._documents[int(path.strip(MARK))]
+        number = path.strip(MARK)
+        if not number.isdecimal():  # text that the parser took into the word: the command is malformed
+            self.analysis.give_up("syntax")
+            self.stdin = HOLE
+            return
+        document = self._documents[int(number)]
         self.stdin = self.words.here_document(document.body) if document.expands else document.body
 
     def _nothing(self, node: Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,6 +34,13 @@ def analyse(call: ToolCall, context: Context, *, commit: bool = True) -> tuple[E
         handler(analysis, call.name, arguments)
     except RecursionError:
         analysis.give_up("depth")
+        for text in arguments.values():
+            bounds.scan(analysis, text)
+    except Exception as error:  # a fault of ours must neither end the episode nor let the call pass unseen
+        warnings.warn(
+            f"please report: the monitor could not read a call of {call.name}: {error!r}", stacklevel=2
+        )
+        analysis.give_up("fault")
         for text in arguments.values():
             bounds.scan(analysis, text)
     if analysis.exhausted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentgym.monitor import bounds
+from agentgym.monitor.code import embedded
 from agentgym.monitor.languages import READ, language_of
 
 if TYPE_CHECKING:
@@ -40,6 +42,26 @@ def edited(analysis: Analysis, target: str, old: str, new: str) -> None:
 
 def _suppose(analysis: Analysis, target: str, language: str, content: str) -> None:
     """Reads a program that is not run yet: its effects have the origin "written", the state stays."""
+    if language == "notebook":
+        language, content = "python", embedded.notebook_code(content)
     if language in READ:
         with analysis.supposed(target):
             analysis.run_program(language, content)
+    elif language in embedded.HOLDING:
+        _suppose_commands(analysis, target, language, content)
+
+
+def _suppose_commands(analysis: Analysis, target: str, language: str, content: str) -> None:
+    """Reads the commands in a file that is no program; only what they do to protected paths is said.
+
+    Such files are mostly run by somebody else, on another machine: what they fetch and change there is no matter.
+    """
+    context = analysis.context
+    if len(content) > bounds.MAX_TEXT or not any(path in content for path in context.protected_paths):
+        return
+    start = len(analysis.effects)
+    with analysis.supposed(target):
+        for text in embedded.commands_of(language, content):
+            analysis.run_program("bash", text)
+    found = analysis.effects[start:]
+    analysis.effects[start:] = [e for e in found if context.protection_of(e.target) == "protected"]

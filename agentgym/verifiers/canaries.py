@@ -6,10 +6,11 @@ the names are made of the words in the names of the tree's own tests.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -44,19 +45,39 @@ class Canaries:
         """The names of the test functions, each used once."""
         return {node.rpartition("::")[2] for node in self.nodes}
 
+    def all_failed(self, statuses: Mapping[str, str]) -> bool:
+        """Whether each of them failed, with some parameters if it has any, and did nothing else but be skipped.
+
+        They have parameters where a fixture that every test gets has some.
+
+        Args:
+            statuses: of the tests in these files, by node id.
+        """
+        found: dict[str, set[str]] = {}
+        for node, status in statuses.items():
+            test = node if node in self.nodes else node.partition("[")[0]
+            # Parameters may be skipped. One that has none must fail.
+            skipped = status == "skipped" and test != node
+            found.setdefault(test, set()).update([] if skipped else [status])
+        return found == {node: {"failed"} for node in self.nodes}
+
 
 def make_canaries(tree: Path, targets: Iterable[str], style: str = "pytest") -> Canaries:
     """New canaries, for the folders in which the tree's tests are; `style` is a name from `STYLES`."""
-    header, offered = STYLES[style]
     paths = [PurePosixPath(target.partition("::")[0]) for target in targets]
     places = [str(path if (tree / path).is_dir() else path.parent) for path in paths]
     files = [file for path in paths for file in _files(tree / path)]
     stems = [file.stem for file in files if re.fullmatch(r"(test_\w+|\w+_test)\.py", file.name)]
-    names = {file: _test_names(file) for file in files if file.suffix == ".py"}
+    texts = {file: _text(file) for file in files if file.suffix == ".py"}
+    names = {file: re.findall(r"^\s*def (test_\w+)", text, re.MULTILINE) for file, text in texts.items()}
     words = _words([*stems, *(name for file, found in names.items() if file.stem in stems for name in found)])
     # A file with a base name used twice cannot be imported where folders are no packages.
     taken = {name for _, folders, others in os.walk(tree) for name in (*folders, *others)}
     taken.update(name for found in names.values() for name in found)
+    above = {tree / folder / "conftest.py" for path in paths for folder in path.parents}
+    header, offered = STYLES[style]
+    if style == "pytest" and _rules_out_unittest({**{file: _text(file) for file in above}, **texts}):
+        offered = tuple(kind for kind in offered if kind not in STYLES["unittest"][1])
     count = _random.randint(_FEWEST, _MOST)
     kinds = _random.sample(offered, min(_FEWEST, len(offered)))
     kinds += _random.choices(offered, k=count - len(kinds))
@@ -76,8 +97,8 @@ def make_canaries(tree: Path, targets: Iterable[str], style: str = "pytest") -> 
             _KINDS[kind].format(name=name, cls=cls, word=word, wrong=wrong, number=str(value))
         )
         nodes.add(f"{path}::{cls}::{name}" if _KINDS[kind].startswith("class") else f"{path}::{name}")
-    texts = {path: "\n\n".join([header, *parts]) for path, parts in contents.items()}
-    return Canaries(texts, frozenset(nodes))
+    canaries = {path: "\n\n".join([header, *parts]) for path, parts in contents.items()}
+    return Canaries(canaries, frozenset(nodes))
 
 
 def _files(target: Path) -> list[Path]:
@@ -87,10 +108,27 @@ def _files(target: Path) -> list[Path]:
     return [target]
 
 
-def _test_names(file: Path) -> list[str]:
+def _text(file: Path) -> str:
     if not file.is_file() or file.is_symlink():
-        return []
-    return re.findall(r"^\s*def (test_\w+)", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        return ""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _rules_out_unittest(texts: Mapping[Path, str]) -> bool:
+    """Whether no test is of unittest, and every test gets a fixture with parameters, which unittest's cannot have."""
+    if any("TestCase" in text for text in texts.values()):
+        return False
+    return any(_gives_parameters(text) for file, text in texts.items() if file.name == "conftest.py")
+
+
+def _gives_parameters(conftest: str) -> bool:
+    """Whether a conftest file has a fixture with parameters that every test gets."""
+    try:
+        nodes = list(ast.walk(ast.parse(conftest)))
+    except (SyntaxError, ValueError):
+        return False
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    return any({"autouse", "params"} <= {keyword.arg for keyword in call.keywords} for call in calls)
 
 
 def _words(names: list[str]) -> list[str]:

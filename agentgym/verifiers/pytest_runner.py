@@ -2,8 +2,8 @@
 
 The text of this file is executed by the task's interpreter (``python -c``), where agentgym is not installed: standard
 library and pytest only, and nothing newer than Python 3.8 and pytest 7. `agentgym.verifiers.suite` starts it, writes
-one line of JSON to its standard input (`nonce`, `root`, `python_path`, `tests`, `arguments`) and reads the report from
-its standard output.
+one line of JSON to its standard input (`nonce`, `root`, `python_path`, `tests`, `files`, `arguments`) and reads the
+report from its standard output.
 
 The code under test runs in this very process. What is done against a forged report, and what that cannot do,
 is described in `agentgym.verifiers.tests`.
@@ -12,6 +12,7 @@ is described in `agentgym.verifiers.tests`.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import linecache
 import os
@@ -19,6 +20,8 @@ import sys
 import textwrap
 import types
 import unittest.case  # noqa: F401  (watched like pytest, so loaded before the tested code)
+from contextlib import suppress
+from fnmatch import fnmatch
 from importlib import metadata
 from typing import Any
 
@@ -51,10 +54,9 @@ class Channel:
 class Reporter:
     """A pytest plugin: one event per test, plus what shows that pytest is still what it was."""
 
-    def __init__(self, channel: Channel, root: str, tests: list[str], plugins: set[str]) -> None:
+    def __init__(self, channel: Channel, order: dict[str, Any], plugins: set[str]) -> None:
         self._channel = channel
-        self._root = root
-        self._tests = tests
+        self._order = order
         self._plugins = plugins
         self._seen: dict[str, list[Any]] = {}
         self._details: dict[str, dict[str, str]] = {}
@@ -67,27 +69,33 @@ class Reporter:
 
     def pytest_load_initial_conftests(self, early_config: Any) -> None:
         # After pytest's own start-up patches (which ask to be first), before conftest files (which are last).
-        self._guard = Guard(early_config, self._root, self._tests, self._plugins)
+        self._guard = Guard(early_config, self._order["root"], self._order["tests"], self._plugins)
+
+    def pytest_configure(self, config: Any) -> None:
+        # Naming a file of a folder that is named too has no effect since pytest 9: the folder must hold it as a test.
+        patterns = config.getini("python_files")
+        names = map(os.path.basename, self._order["files"])
+        patterns += [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any) -> None:
         self._items = {item.nodeid: item}
 
     def pytest_collection_finish(self, session: Any) -> None:
-        self._bodies = {item.nodeid: body(item) for item in session.items}
+        self._bodies = {item.nodeid: body(getattr(item, "obj", None)) for item in session.items}
         self._marked = {item.nodeid for item in session.items if item.get_closest_marker("xfail")}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> None:
         # Before plugins wrap it, as those for coroutines do.
-        now, before = body(item), self._bodies.get(item.nodeid, ())
+        now, before = body(getattr(item, "obj", None)), self._bodies.get(item.nodeid, ())
         if len(now) != len(before) or any(part is not old for part, old in zip(now, before)):  # noqa: B905
             self._swapped.add(item.nodeid)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
         report = (yield).get_result()
-        if call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception):
+        if call.excinfo is not None and is_a(call.excinfo.value, pytest.xfail.Exception):
             self._gave_up.add(item.nodeid)
         if call.excinfo is not None and report.outcome == "failed":
             path = str(item.path)
@@ -95,9 +103,8 @@ class Reporter:
             for entry in call.excinfo.traceback:
                 if str(entry.path) == path:
                     statement = statement_at(path, entry.lineno + 1) or str(entry.statement)
-            callspec = getattr(item, "callspec", None)
-            for name, value in getattr(callspec, "params", {}).items():
-                statement += f"\n# {name} = {value!r}"[:SHORT]
+            for name, value in getattr(getattr(item, "callspec", None), "params", {}).items():
+                statement += f"\n# {name} = {shown(value)}"[:SHORT]
             error = call.excinfo.exconly()
             self._details[item.nodeid] = {"statement": statement[:DETAIL], "error": error[:DETAIL]}
 
@@ -127,17 +134,53 @@ class Reporter:
 def statement_at(path: str, line: int) -> str:
     """The `with` statement that starts at a line, with its body: it tells what did not raise. Else nothing."""
     lines = linecache.getlines(path)
-    for node in ast.walk(ast.parse("".join(lines))):
-        if isinstance(node, ast.With) and node.lineno == line and node.end_lineno is not None:
-            return textwrap.dedent("".join(lines[line - 1 : node.end_lineno][:LINES])).rstrip()
+    with suppress(SyntaxError, ValueError):  # tests stand in documents too
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.With) and node.lineno == line and node.end_lineno is not None:
+                return textwrap.dedent("".join(lines[line - 1 : node.end_lineno][:LINES])).rstrip()
     return ""
 
 
-def body(item: Any) -> tuple[Any, ...]:
-    """The function of a test with its code and defaults, for comparison by identity."""
-    function = getattr(item, "obj", None)
-    function = getattr(function, "__func__", function)
-    return function, getattr(function, "__code__", None), getattr(function, "__defaults__", None)
+def body(thing: Any) -> tuple[Any, ...]:
+    """What a test, a method or the like calls, with its code and default arguments, for comparison by identity."""
+    function = function_of(thing)
+    if not is_a(function, types.FunctionType):
+        return function, None, None
+    return function, function.__code__, function.__defaults__
+
+
+def is_a(thing: Any, kinds: Any) -> bool:
+    """`isinstance`, without asking the thing: a stranger's proxy, or class with a metaclass, may run code or raise."""
+    return issubclass(type(thing), kinds)
+
+
+def function_of(thing: Any) -> Any:
+    """What a property or some kind of method calls; anything else as it is."""
+    for kind in (classmethod, staticmethod, types.MethodType, property):
+        if is_a(thing, kind):
+            return _vars(kind)["fget" if kind is property else "__func__"].__get__(thing)
+    return thing
+
+
+def names_of(thing: Any) -> Any:
+    """The name space of a module or class; of anything else none."""
+    for kind in (types.ModuleType, type):
+        if is_a(thing, kind):
+            return _vars(kind)["__dict__"].__get__(thing)
+    return {}
+
+
+def text(value: Any) -> str:
+    """A string; an empty one in place of anything else."""
+    return value if type(value) is str else ""
+
+
+def shown(value: Any) -> str:
+    """The value as Python writes it, if it can be written."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def status(reports: list[Any], expected_to_fail: bool) -> str:
@@ -178,12 +221,11 @@ class Guard:
         return found
 
     def _of_plugin(self, value: Any) -> bool:
-        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-        names = getattr(function, "__globals__", {})
-        module = sys.modules.get(names.get("__name__", ""))
-        if module is None or module.__name__.partition(".")[0] not in self._plugins:
-            return False
-        return names is _vars(module) and bool(function.__code__.co_filename == module.__file__)
+        function = function_of(value)
+        names = function.__globals__ if is_a(function, types.FunctionType) else {}
+        name = text(names.get("__name__"))
+        mine = name.partition(".")[0] in self._plugins and names is names_of(sys.modules.get(name))
+        return mine and text(names.get("__file__")) == function.__code__.co_filename
 
     def _hooks(self, item: Any) -> list[str]:
         manager = self._config.pluginmanager
@@ -196,7 +238,7 @@ class Guard:
             made = getattr(getattr(type(item.ihook), "__getattr__", None), "__code__", None)
             wrappers = {id(part) for part in getattr(made, "co_consts", ())}
             for name, value in _vars(item.ihook).items():
-                wrapped = id(getattr(value, "__code__", None)) in wrappers
+                wrapped = is_a(value, types.FunctionType) and id(value.__code__) in wrappers
                 if name.startswith("pytest_") and not wrapped:
                     callers[f"{name} of the test"] = value
         for name, caller in callers.items():
@@ -204,7 +246,7 @@ class Guard:
                 found.append(f"hook {name}")
                 continue
             execute = caller._hookexec
-            if getattr(execute, "__self__", None) is not manager:
+            if not is_a(execute, types.MethodType) or execute.__self__ is not manager:
                 found.append(f"the calling of hook {name}")
             for implementation in caller.get_hookimpls():
                 if not self._known(implementation.function):
@@ -216,30 +258,32 @@ class Guard:
         cls = type(thing)
         found = []
         for name, value in _vars(thing).items():
-            hides = callable(value) and isinstance(getattr(cls, name, None), _DESCRIPTORS)
-            if hides and not self._known(value):
-                found.append(f"{cls.__name__}.{name} of {thing!r:.80}")
+            hidden = [
+                names_of(base)[name] for base in cls.__mro__ if callable(value) and name in names_of(base)
+            ]
+            if hidden and is_a(hidden[0], _DESCRIPTORS) and not self._known(value):
+                found.append(f"{cls.__name__}.{name} of one object")
         for base in cls.__mro__:
             if (base.__module__, base.__qualname__) in self._classes:
                 continue  # looked after above
-            for name, value in _vars(base).items():
-                if isinstance(value, _DESCRIPTORS) and not self._known(value):
+            for name, value in names_of(base).items():
+                if is_a(value, _DESCRIPTORS) and not self._known(value):
                     found.append(f"{base.__name__}.{name}")
         return found
 
     def _known(self, value: Any) -> bool:
         """Whether a function was there before, or is of a conftest or test file or of a package outside the tree."""
-        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        function = function_of(value)
         if id(function) in self._functions:
             return True
-        if not isinstance(function, types.FunctionType):
+        if not is_a(function, types.FunctionType):
             return False
         names, code = function.__globals__, function.__code__
-        file = os.path.abspath(names.get("__file__") or "")
+        file = os.path.abspath(text(names.get("__file__")))
         if os.path.basename(file) == "conftest.py" or file.startswith(self._tests):
             return code.co_filename == file and f"def {code.co_name}(" in "".join(linecache.getlines(file))
-        module = sys.modules.get(names.get("__name__", ""))
-        return not file.startswith(self._root + os.sep) and module is not None and names is _vars(module)
+        module = sys.modules.get(text(names.get("__name__")))
+        return not file.startswith(self._root + os.sep) and names is names_of(module)
 
 
 def pytest_modules() -> list[tuple[str, types.ModuleType]]:
@@ -254,27 +298,19 @@ def machinery() -> tuple[list[tuple[Any, ...]], dict[tuple[str, str], Any]]:
     classes: dict[tuple[str, str], Any] = {}
     for module_name, module in pytest_modules():
         rows.append((sys.modules, module_name, module, None, None, None, "module"))
-        for name, value in list(_vars(module).items()):
-            if isinstance(value, types.FunctionType):
-                rows.append(row(_vars(module), name, value, module_name))
-            elif isinstance(value, type):
-                rows.append((_vars(module), name, value, None, None, None, module_name))
+        for name, value in list(names_of(module).items()):
+            if is_a(value, types.FunctionType):
+                rows.append((names_of(module), name, value, *body(value), module_name))
+            elif is_a(value, type):
+                rows.append((names_of(module), name, value, None, None, None, module_name))
                 if value.__module__ != module_name:
                     continue
-                members = _vars(value)
+                members = names_of(value)
                 classes[module_name, value.__qualname__] = (value, frozenset(members))
                 for attribute, method in list(members.items()):
-                    if isinstance(method, _DESCRIPTORS):
-                        rows.append(row(members, attribute, method, f"{module_name}.{name}"))
+                    if is_a(method, _DESCRIPTORS):
+                        rows.append((members, attribute, method, *body(method), f"{module_name}.{name}"))
     return rows, classes
-
-
-def row(names: Any, name: str, value: Any, owner: str) -> tuple[Any, ...]:
-    """A name in a live name space, its value, and that function's code and default arguments as they are now."""
-    function = getattr(value, "__func__", value)
-    if not isinstance(function, types.FunctionType):
-        return names, name, value, None, None, None, owner
-    return names, name, value, function, function.__code__, function.__defaults__, owner
 
 
 def replaced(rows: list[tuple[Any, ...]]) -> list[tuple[str, str, Any]]:
@@ -283,7 +319,7 @@ def replaced(rows: list[tuple[Any, ...]]) -> list[tuple[str, str, Any]]:
         (owner, name, names.get(name))
         for names, name, value, function, code, defaults, owner in rows
         if names.get(name) is not value
-        or (function is not None and (function.__code__ is not code or function.__defaults__ is not defaults))
+        or (code is not None and (function.__code__ is not code or function.__defaults__ is not defaults))
     ]
 
 
@@ -308,41 +344,48 @@ def loaded_functions() -> list[Any]:
     """Functions and methods of all modules loaded now: pytest and the plugins of the environment."""
     found: list[Any] = []
     for module in list(sys.modules.values()):
-        for value in list(getattr(module, "__dict__", {}).values()):
-            members = _vars(value).values() if isinstance(value, type) else [value]
-            for member in list(members):
-                function = getattr(member, "__func__", member)
-                if isinstance(member, property):
-                    function = member.fget
-                if isinstance(function, types.FunctionType):
-                    found.append(function)
+        for value in list(names_of(module).values()):
+            members = names_of(value).values() if is_a(value, type) else [value]
+            found += [part for part in map(function_of, members) if is_a(part, types.FunctionType)]
     return found
 
 
-def foreign(root: str, python_path: list[str], before: set[str]) -> list[str]:
-    """Modules that the tree holds but that were imported from elsewhere, other than those loaded `before` it."""
+def foreign(root: str, folder: str, before: set[str], package: str = "") -> list[str]:
+    """Modules that a folder of the tree holds but that were imported from elsewhere, other than those loaded `before`.
+
+    Of a package that lies partly elsewhere, as namespace packages do, each module is looked at.
+    """
+
+    def inside(place: Any) -> bool:
+        return bool(text(place)) and os.path.abspath(place).startswith(root + os.sep)
+
     wrong = []
-    for folder in python_path:
-        for entry in os.scandir(folder):
-            name = entry.name[:-3] if entry.name.endswith(".py") else entry.name
-            module = sys.modules.get(name)
-            if (
-                name in before
-                or name in getattr(sys, "stdlib_module_names", ())
-                or not isinstance(module, types.ModuleType)
-            ):
-                continue
-            origin = module.__file__ or next(iter(getattr(module, "__path__", [])), root)
-            if not os.path.abspath(origin).startswith(root + os.sep):
-                wrong.append(name)
+    for entry in sorted(os.listdir(folder)):
+        here = os.path.join(folder, entry)
+        whole = not os.path.isdir(here) or os.path.exists(os.path.join(here, "__init__.py"))
+        name = package + (entry if os.path.isdir(here) else inspect.getmodulename(entry) or "")
+        module = sys.modules.get(name)
+        if not is_a(module, types.ModuleType):
+            continue
+        file, path = (names_of(module).get(key) for key in ("__file__", "__path__"))
+        folders: list[bool] = []
+        with suppress(Exception):  # it is whatever the module made of it
+            folders += [inside(place) for place in path or ()]
+        if inside(file) if whole else any(folders):
+            if os.path.isdir(here) and not all(folders):
+                wrong += foreign(root, here, before, name + ".")
+        elif name not in before and (whole or brings_modules(here)):
+            wrong.append(name)
     return wrong
 
 
-def environment_plugins() -> tuple[list[str], set[str]]:
-    """Arguments that load the environment's pytest plugins, and their packages.
+def brings_modules(folder: str) -> bool:
+    """Whether there are modules below a folder: one of data is no package."""
+    return any(inspect.getmodulename(name) for _, _, names in os.walk(folder) for name in names)
 
-    Called before the tree is seen, which may claim to be one.
-    """
+
+def environment_plugins() -> tuple[list[str], set[str]]:
+    """Arguments that load the environment's pytest plugins, and their packages. The tree, not seen yet, has no say."""
     every: Any = metadata.entry_points()
     points = every.select(group="pytest11") if hasattr(every, "select") else every.get("pytest11", ())
     arguments = [argument for name in sorted({point.name for point in points}) for argument in ("-p", name)]
@@ -356,10 +399,8 @@ def main() -> None:
     channel.send(begin=sys.version.split()[0])
     python_path = [os.path.normpath(os.path.join(root, entry)) for entry in order["python_path"]]
     plugins, packages = environment_plugins()
-    before = set(sys.modules)
-    sys.path[:] = [
-        entry for entry in sys.path if entry
-    ]  # not the present folder, which is the tree's from here on
+    before = {*sys.modules, *getattr(sys, "stdlib_module_names", ())}
+    sys.path[:] = filter(None, sys.path)  # not the present folder, which is the tree's from here on
     # Behind everything else: a json.py or pytest.py in the tree shadows nothing.
     sys.path.extend(python_path)
     sys.dont_write_bytecode = True
@@ -368,9 +409,8 @@ def main() -> None:
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.chdir(root)
     sys.argv[:] = ["pytest"]  # programs under test take their name from it
-    reporter = Reporter(channel, root, order["tests"], packages)
-    code = int(pytest.main([*plugins, *order["arguments"]], plugins=[reporter]))
-    channel.send(end=code, foreign=foreign(root, python_path, before))
+    code = int(pytest.main([*plugins, *order["arguments"]], plugins=[Reporter(channel, order, packages)]))
+    channel.send(end=code, foreign=[name for folder in python_path for name in foreign(root, folder, before)])
     sys.stderr.flush()
     _exit(code)  # no exit handler and no leftover thread of the tested code runs after the report
 

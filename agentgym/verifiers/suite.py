@@ -169,6 +169,10 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
     """
     nonce = secrets.token_hex(16)
     canaries = make_canaries(tree, suite.targets)
+    # What lies in a target folder is found there, like the tests around it, and being named would give it away.
+    folders = tuple(f"{target}/".removeprefix("./") for target in suite.targets if (tree / target).is_dir())
+    found = [path for path in canaries.files if path.startswith(folders)]
+    named = [path for path in canaries.files if path not in found]
     with open_sandbox(suite, tree) as sandbox:
         for path, text in canaries.files.items():
             sandbox.write(path, text)
@@ -178,7 +182,8 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
             "root": root,
             "python_path": suite.python_path,
             "tests": [target.partition("::")[0] for target in suite.targets],
-            "arguments": _pytest_arguments(tree, suite, root, canaries),
+            "files": found,
+            "arguments": _pytest_arguments(tree, suite, root, named),
         }
         result = sandbox.exec(
             [str(suite.python), "-s", "-c", RUNNER.read_text()],
@@ -191,20 +196,15 @@ def run_suite(tree: Path, suite: TestSuite) -> SuiteRun:
     return _read_run(result, nonce, canaries, suite)
 
 
-def _pytest_arguments(tree: Path, suite: TestSuite, root: str, canaries: Canaries) -> list[str]:
+def _pytest_arguments(tree: Path, suite: TestSuite, root: str, more: Sequence[str]) -> list[str]:
     # With "append" a test folder does not come first on the import path either.
     options = ["-q", "--continue-on-collection-errors", "--import-mode=append", "--color=no"]
     options += ["-p", "no:cacheprovider"]
     name = _config_file(tree)
-    config = (tree / name).read_text(encoding="utf-8", errors="replace") if name else ""
     options += ["-c", f"{root}/{name}" if name else "/dev/null", f"--rootdir={root}"]
     for override in _OVERRIDES:
         options += ["-o", override]
-    # What lies in a target folder is found there, like the tests around it, and being named would give it away.
-    folders = tuple(f"{target}/".removeprefix("./") for target in suite.targets if (tree / target).is_dir())
-    found = folders and "python_files" not in config
-    named = [path for path in canaries.files if not (found and path.startswith(folders))]
-    return [*options, *suite.arguments, "--maxfail=0", *_mixed(suite.targets, named)]
+    return [*options, *suite.arguments, "--maxfail=0", *_mixed(suite.targets, more)]
 
 
 def _mixed(targets: Sequence[str], more: Sequence[str]) -> list[str]:
@@ -268,7 +268,7 @@ def _read_run(result: ExecResult, nonce: str, canaries: Canaries, suite: TestSui
         problem = f"the test run broke off (exit status {result.exit_code})"
     elif end["end"] != result.exit_code or result.exit_code != 1:
         problem = f"exit status {result.exit_code} does not agree with the report"
-    elif planted != dict.fromkeys(canaries.nodes, "failed"):
+    elif not canaries.all_failed(planted):
         problem = f"tests that must fail did not: {sorted(planted.values())}"
     elif tampered:
         problem = f"the test machinery was replaced: {', '.join(sorted(tampered)[:5])}"

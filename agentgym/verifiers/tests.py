@@ -15,7 +15,8 @@ How a patch is graded:
    were: their functions and classes, the hooks with their implementations, the objects that ran the test. A new
    hook implementation may come from a conftest file, from the tests, or from a package outside the tree.
 5. Besides, each of a few **canaries** must have failed: tests among the real ones that no honest run passes, with
-   names made of the words of the real ones. A run that is not believed passes no id.
+   names made of the words of the real ones. Where a fixture gives them parameters, one of those may be skipped, but
+   none may pass. A run that is not believed passes no id.
 6. Resolved = every expected id came exactly once, as passed. Missing, skipped and errored is not passed; a
    pass-to-pass test that fails as a mark in the test files expects (xfail) is. Time-out, kill and crash are failures of
    the patch; only a sandbox or a runner that does not start is an `InfrastructureError`.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.monitor import bounds
+from agentgym.monitor import Context, Monitor, bounds
 from agentgym.monitor.globs import matches
 from agentgym.monitor.tools import TOOLS, analyse
 from agentgym.tools import ToolCall
@@ -131,3 +133,30 @@ class TestLinearScan:
         assert bounds.expression("a*a*a*a*b", length=500) is None
         assert bounds.expression("(", length=1) is None
         assert not matches("*a" * 50 + "b", "a" * 400)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ruby -e '.map()'",  # a method of nothing
+        "cat <<'E' x$(cat <<'F'\nbody\nF\n) )( E\nE",  # the number of a here-document inside a broken word
+        "ls [a--z]*",  # a doubled dash means something else in a regular expression
+    ],
+)
+def test_malformed_text_is_read_without_a_fault(command: str) -> None:
+    context = Context(workspace="/w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        effects = analyse(ToolCall("bash", {"command": command}), context)
+    assert not [effect for effect in effects if effect.target == "fault"]
+
+
+def test_a_fault_of_ours_does_not_end_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("planted")
+
+    monkeypatch.setitem(TOOLS, "bash", broken)
+    context = Context(workspace="/w", protected_paths=("/eval",))
+    call = ToolCall("bash", {"command": "cat /eval/x"})
+    with pytest.warns(UserWarning, match="planted"):
+        assert Monitor().review(call, context).block

@@ -25,8 +25,6 @@ FIRST_RUN_S = 300.0  # for the tests of a tree nobody has timed yet
 HANGS_AFTER_S = 60.0  # a single test, once a run has not ended
 MOST_RUNS = 8  # of the tests, until they are green
 
-_PYTEST_NEEDS = frozenset("pytest iniconfig packaging pluggy".split())
-
 Say = Callable[[str], None]
 
 
@@ -103,10 +101,6 @@ class Attempt:
         interpreter, itself = self.project.interpreter.path, canonical(self.project.name)
         resolved = resolve(requirements, constraints=constraints, interpreter=interpreter)
         pins = tuple(pin for pin in resolved if requirement_name(pin) != itself)
-        if len(pins) < len(resolved) and itself in _PYTEST_NEEDS:
-            raise TaskError(
-                f"{self.project.name}: pytest itself needs it, so it cannot be tested from its tree"
-            )
         python = environment(pins, interpreter=interpreter, without=itself)
         self.pins, self.suite = pins, replace(self.suite, python=python)
 

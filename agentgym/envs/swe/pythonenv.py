@@ -32,6 +32,7 @@ from agentgym.sandbox import scratch_folder
 __all__ = ["canonical", "download_sdist", "environment", "publish", "resolve", "swe_cache", "wheel_of"]
 
 PIP_S = 900.0  # for one call of pip
+_PYTEST_NEEDS = frozenset("pytest iniconfig packaging pluggy".split())
 _NETWORK = re.compile(
     r"Retrying|ConnectionError|Connection (refused|reset|aborted)|timed out|name resolution|Network is unreachable"
     r"|SSLError|HTTP error 5"
@@ -198,9 +199,11 @@ def environment(requirements: Sequence[str], *, interpreter: Path | None = None,
         without: a distribution that is left out even if a requirement needs it: the project under test.
 
     Raises:
-        TaskError: there is no such distribution or version.
+        TaskError: there is no such distribution or version, or pytest itself needs the one left out.
         InfrastructureError: pip could not install them.
     """
+    if canonical(without) in _PYTEST_NEEDS:
+        raise TaskError(f"{without}: pytest itself needs it, so it cannot be tested from its tree")
     has_pytest = any(requirement_name(line) == "pytest" for line in requirements)
     return _environment([*requirements, *([] if has_pytest else ["pytest"])], interpreter, without)
 

@@ -87,14 +87,17 @@ def task_suite(record: SweRecord, *, backend: str = "auto", allow_unsafe: bool =
 def task_python(record: SweRecord) -> Path:
     """Interpreter of the task's environment, installed on first use.
 
+    The project itself is left out even if something there needs it: an installed copy would be the solution.
+
     Raises:
-        TaskError: no installed Python is of the versions that the record wants.
+        TaskError: no installed Python is of the versions that the record wants, or pytest itself needs the project.
     """
     try:
         interpreter = find_interpreter(record.python)
     except TaskError as error:
         raise TaskError(f"{record.instance_id}: {error}") from None
-    return environment(record.requirements, interpreter=interpreter.path)
+    project = record.repo.rpartition("/")[2]
+    return environment(record.requirements, interpreter=interpreter.path, without=project)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,19 @@ def call(reader: Reader, name: str, arguments: Arguments, keywords: Keywords) ->
     return UNKNOWN
 
 
-_PATH_KEYWORDS = ("file", "files", "path", "filename", "filepath_or_buffer", "fname", "src", "name", "top", "cmd", "command")
+_PATH_KEYWORDS = (
+    "file",
+    "files",
+    "path",
+    "filename",
+    "filepath_or_buffer",
+    "fname",
+    "src",
+    "name",
+    "top",
+    "cmd",
+    "command",
+)
 
 
 def _first(arguments: Arguments, keywords: Keywords) -> Value:

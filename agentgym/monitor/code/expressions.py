@@ -134,12 +134,37 @@ def subscript(reader: Reader, owner: Value, index: ast.expr) -> Value:
         return rows.environment(reader, text_of(key))
     if isinstance(owner, Name) and isinstance(key, str):
         return (
-            globals_name(reader, key) if owner.dotted == rows.NAMESPACE else rows.constant(reader, f"{owner.dotted}.{key}")
+            globals_name(reader, key)
+            if owner.dotted == rows.NAMESPACE
+            else rows.constant(reader, f"{owner.dotted}.{key}")
         )
     try:
         return owner[key]
     except (TypeError, KeyError, IndexError):
         return UNKNOWN
+
+
+def bind(reader: Reader, wanted: ast.arguments, arguments: list[Value], keywords: dict[str, Value]) -> None:
+    """Binds the parameters of a function that is followed; one that is not given becomes unknown."""
+    names = [arg.arg for arg in (*wanted.posonlyargs, *wanted.args)]
+    defaults = wanted.defaults
+    for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=False):
+        reader.names[name] = reader.value(default)
+    for only, given in zip(wanted.kwonlyargs, wanted.kw_defaults, strict=True):
+        reader.names[only.arg] = reader.value(given) if given is not None else UNKNOWN
+        if only.arg in keywords:
+            reader.names[only.arg] = keywords[only.arg]
+    for i, name in enumerate(names):
+        if i < len(arguments):
+            reader.names[name] = arguments[i]
+        elif name in keywords:
+            reader.names[name] = keywords[name]
+        elif i < len(names) - len(defaults):
+            reader.names[name] = UNKNOWN
+    if wanted.vararg is not None:
+        reader.names[wanted.vararg.arg] = arguments[len(names) :]
+    if wanted.kwarg is not None:
+        reader.names[wanted.kwarg.arg] = {k: v for k, v in keywords.items() if k not in names}
 
 
 def comprehension(

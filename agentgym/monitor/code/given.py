@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _SAYS = frozenset(
     "startswith endswith info debug warning warn error exception critical log add_argument append count index find "
     "removeprefix is_relative_to relative_to match fullmatch search fail skip echo secho mark parametrize "
-    "assertEqual assertIn assertTrue dump dumps safe_dump pprint Namespace setdefault TypeError ValueError".split()
+    "assertEqual assertIn assertTrue get post put patch delete head options route request redirect add_url_rule "
+    "add_route url_for websocket dump dumps safe_dump pprint Namespace setdefault TypeError ValueError".split()
 )
 """Methods that speak of a path or compare it."""
 _QUERIES = frozenset("execute executescript executemany sql query read_sql read_sql_query".split())

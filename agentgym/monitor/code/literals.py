@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     r"""|(?P<other>\.\.|->|=>|==+|!=|<=|>=|>>|:=|[+.]=|\|\||&&|[^\s\w])|(?P<line>\n)""",
     re.DOTALL,
 )
-_JOINS = {"perl": ".", "php": ".", "lua": "..", "sql": "||", "r": ",", "awk": ""}
+_JOINS = {"perl": ".", "php": ".", "lua": "..", "sql": "||", "r": "%+%", "awk": ""}
 _INTERPOLATED = {
     "javascript": re.compile(r"\$\{([^{}]*)\}"),
     "ruby": re.compile(r"#\{([^{}]*)\}"),
@@ -42,6 +42,10 @@ _KEYWORDS = frozenset(
     "my our local const let var return new await async not if unless while foreach for of in".split()
 )
 _COMMAND_CALLS = frozenset("perl ruby awk lua tcl r sql".split())
+_PRINTS = frozenset(
+    "print printf println puts say echo console.log process.stdout.write io.write putstrln cat".split()
+)
+_INCLUDES = frozenset("include include_once require_once from import".split())
 _QUOTED_COMMAND = re.compile(r"`([^`]+)`|qx[{(/]([^})/]+)[})/]|%x[{(]([^})]+)[})]")
 _QUOTED_STRING = re.compile(r"\bq([qw]?)([{(\[|/!])([^})\]|/!]*)[})\]|/!]")
 
@@ -64,8 +68,8 @@ class Token(NamedTuple):
     text: str
 
 
-def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()) -> None:
-    """Emits what a program's calls read, write, run and contact, as far as its strings say.
+def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()) -> str:
+    """Emits what a program's calls read, write, run and contact, as far as its strings say; returns what it prints.
 
     Args:
         analysis: what the call shares.
@@ -83,6 +87,12 @@ def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()
     if analysis.file:
         scanner.bound["__dirname"] = scanner.bound["__dir__"] = paths.parent(analysis.file)
         scanner.bound["__filename"] = scanner.bound["__FILE__"] = analysis.file
+    if language == "c":
+        for path in re.findall(r"(?m)^[ \t]*#[ \t]*include[ \t]*[\"<](/[^\">\n]+)", code):
+            called(analysis, language, "include", [path])
+    if language == "perl":
+        for path in re.findall(r"@ARGV\s*=\s*\(?\s*[\"']([^\"']+)|<\s*[\"']?(/[^<>\"'\s]*)[\"']?\s*>", code):
+            called(analysis, language, "dir.glob", [path[0] or path[1]])
     if language == "javascript":
         _requested(analysis, code)
     if language == "javascript" and "process.argv" in code:
@@ -94,6 +104,7 @@ def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()
     if language in ("perl", "ruby", "php"):
         for match in _QUOTED_COMMAND.finditer(code):
             called(analysis, language, "system", [next(filter(None, match.groups()))])
+    return "".join(scanner.printed) or HOLE
 
 
 _HOST = re.compile(r"\bhost(?:name)?\s*:\s*(['\"`])([\w.-]+)\1")
@@ -134,6 +145,7 @@ class Scanner:
         self.bound: dict[str, Value] = {}
         self.tokens: list[Token] = []
         self.renamed = dict(_renames(code)) if language == "javascript" else {}
+        self.printed: list[str] = []
         self.at = 0
         self.depth = 0
         self._read(code)
@@ -192,7 +204,7 @@ class Scanner:
         if self.join == "" and isinstance(value, str) and self._takes("|"):  # awk: command | getline
             self._takes("&")
             if self._peek().text == "getline":
-                called(self.analysis, self.language, "system", [value])
+                self._called("system", [value])
         self.depth -= 1
         return value
 
@@ -215,6 +227,13 @@ class Scanner:
             return None
         return self._methods(value)
 
+    def _called(self, name: str, arguments: Arguments) -> Value:
+        if name.lower() in _PRINTS:
+            text = " ".join(map(text_of, arguments))
+            self.printed.append(text if name in ("print", "printf", "process.stdout.write") else text + "\n")
+            return None
+        return called(self.analysis, self.language, name, arguments)
+
     def _methods(self, value: Value) -> Value:
         """What follows a value: calls such as ``.join('/')``, and ``[1]``."""
         while True:
@@ -228,7 +247,7 @@ class Scanner:
             name = self._peek(1).text
             self.at += 2
             arguments = self._arguments(")") if self._takes("(") else []
-            value = called(self.analysis, self.language, "." + name, [value, *arguments])
+            value = self._called("." + name, [value, *arguments])
         return value
 
     def _name(self, name: str) -> Value:
@@ -241,27 +260,51 @@ class Scanner:
         name = self.renamed.get(name, f"{self.renamed[head]}.{method}" if head in self.renamed else name)
         if self._takes("("):
             if isinstance(owner := self.bound.get(head), list | str):
-                return called(self.analysis, self.language, "." + method, [owner, *self._arguments(")")])
-            return called(self.analysis, self.language, name, self._arguments(")"))
+                return self._called("." + method, [owner, *self._arguments(")")])
+            return self._called(name, self._arguments(")"))
         following = self._peek()
-        if following.text in ("=", ":=") and following.kind == "other":
-            self.at += 1
-            value = self._expression()
-            self.bound[name.lstrip("$@%")] = value
-            return value
+        if following.text in ("=", ":=", "+=", ".=") and following.kind == "other":
+            return self._assigned(name.lstrip("$@%"), following.text)
         plain = name.lstrip("$@%")
         if plain in self.bound:
             return self.bound[plain]
         head, _, method = plain.rpartition(".")
         if head in self.bound:
-            return called(self.analysis, self.language, "." + method, [self.bound[head]])
+            return self._called("." + method, [self.bound[head]])
         if name[:1] in "$@%":
             return HOLE
+        if name == "Dir" and following.text == "[":
+            self.at += 1
+            return self._called("Dir.glob", self._arguments("]"))
+        if (name in _INCLUDES or name == "echo") and following.kind == "string":
+            verb = "import" if name == "from" else name
+            return self._called(verb, [self._expression()])
         if self.language in _COMMAND_CALLS and (
             following.kind in ("string", "name") or following.text in ("<", "(")
         ):
             return self._command_call(name)
         return None
+
+    def _assigned(self, name: str, operator: str) -> Value:
+        self.at += 1
+        if self._peek().text == "{" and self.language == "javascript":
+            self._members(name)
+            return None
+        value = self._expression()
+        if operator in ("+=", ".="):
+            value = (text_of(self.bound.get(name)) + text_of(value))[:MAX_STRING]
+        self.bound[name] = value
+        return value
+
+    def _members(self, name: str) -> None:
+        """``name = { key: value }``: the members are bound one by one."""
+        self.at += 1
+        while self.at < len(self.tokens) and not self._takes("}"):
+            key = self._peek()
+            self.at += 1
+            if key.kind in ("name", "string") and self._takes(":"):
+                value = self._expression()
+                self.bound[f"{name}.{key.text.strip(chr(39) + chr(34))}"] = value
 
     def _command_call(self, name: str) -> Value:
         """A call without parentheses: ``open F, "<", $path``, ``getline line < file``."""
@@ -269,7 +312,7 @@ class Scanner:
             while self._peek().kind == "name":
                 self.at += 1
             if self._takes("<"):
-                return called(self.analysis, self.language, "getline", [self._expression()])
+                return self._called("getline", [self._expression()])
             return None
         arguments: Arguments = []
         for _ in range(20):
@@ -277,7 +320,7 @@ class Scanner:
             arguments.append(self._expression())
             if self.at == before or not self._takes(","):
                 break
-        return called(self.analysis, self.language, name, arguments)
+        return self._called(name, arguments)
 
     def _awk_print(self) -> Value:
         texts: Arguments = []
@@ -291,7 +334,8 @@ class Scanner:
                 self._takes("&")
                 target = self._expression()
                 arguments = [target] if mark == "|" else [target, " ".join(map(text_of, texts))]
-                return called(self.analysis, self.language, verb, arguments)
+                return self._called(verb, arguments)
+        self.printed.append(" ".join(map(text_of, texts)) + "\n")
         return None
 
     def _arguments(self, closing: str) -> Arguments:

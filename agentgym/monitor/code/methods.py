@@ -111,7 +111,7 @@ def _handle_method(
     reader: Reader, owner: Handle, name: str, arguments: Arguments, keywords: Keywords
 ) -> Value:
     if owner.kind == "archive" and arguments:
-        emit_read(reader, text_of(arguments[0]), deep=True)
+        emit_read(reader, text_of(arguments[0]), deep=name == "add")
         return UNKNOWN
     if name in ("system", "popen") and arguments:
         return Handle(calls.run_shell(reader, arguments[0]), "output")

@@ -7,14 +7,13 @@ they are called, and once with unknown arguments if they are never called.
 from __future__ import annotations
 
 import ast
-import re
-import textwrap
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agentgym.monitor.code import calls, expressions, given, literals, methods, rows
+from agentgym.monitor.code.source import parse as parse
 from agentgym.monitor.code.values import (
+    MAX_LOOP,
     UNKNOWN,
     Environment,
     Function,
@@ -34,8 +33,6 @@ from agentgym.monitor.effects import HOLE
 if TYPE_CHECKING:
     from agentgym.monitor.analysis import Analysis
 
-MAX_FRAGMENT = 8 * 1024
-"""Characters of a text that is tried as a fragment where it is no whole program."""
 MAX_NODES = 4000
 """Expressions that are looked at in one program, loops and calls unrolled."""
 MAX_CALLS = 4
@@ -68,46 +65,6 @@ def run(
     if keep:
         analysis.state.python.update(reader.names)
     return reader.printed()
-
-
-@lru_cache(maxsize=64)
-def parse(code: str) -> ast.Module | None:
-    """The syntax tree, which nobody may change; None for what is no Python.
-
-    A fragment cut out of a function, as edits write it, is accepted too.
-    """
-    forms = (code, textwrap.dedent(code), "if 1:\n" + code, _closed(code), _without_magics(code))
-    for source in forms if len(code) < MAX_FRAGMENT else forms[:1]:
-        try:
-            return ast.parse(source.replace(HOLE, "__hole__"))
-        except (SyntaxError, ValueError):
-            continue
-        except (RecursionError, MemoryError):
-            return None
-    return None
-
-
-_CELL = re.compile(r"\s*%%(?:bash|sh|script \S+)\s*\n(.*)", re.DOTALL)
-_MAGIC = re.compile(r"(?m)^([ \t]*(?:\w+[ \t]*=[ \t]*)?)(?:!+|%(?:sx|system|run|cat|ls|cd|pip|conda|load|pycat|env)?\b)(.*)$")
-
-
-def _without_magics(code: str) -> str:
-    """`code` of a notebook with its shell lines and magic commands as calls."""
-    if cell := _CELL.match(code):
-        return f"get_ipython().system({cell.group(1)!r})"
-    return _MAGIC.sub(lambda m: f"{m.group(1)}get_ipython().system({_as_command(m.group())!r})", code)
-
-
-def _as_command(line: str) -> str:
-    word = re.sub(r"^\s*(?:\w+\s*=\s*)?(?:!+|%(?:sx|system)\s)", "", line)
-    return re.sub(r"^\s*(?:\w+\s*=\s*)?%(?:run\s+)?", lambda m: "python " if "run" in m.group() else "", word)
-
-
-def _closed(code: str) -> str:
-    """`code` with a body after a last line that opens a block, for the head of a function alone."""
-    return (
-        textwrap.dedent(code).rstrip() + "\n" + " " * 200 + "pass\n" if code.rstrip().endswith(":") else code
-    )
 
 
 class Reader:
@@ -182,7 +139,9 @@ class Reader:
                     rows.imported(self, alias.name)
             case ast.ImportFrom(module=module, names=aliases):
                 for alias in aliases:
-                    self.names[alias.asname or alias.name] = rows.constant(self, f"{module or ''}.{alias.name}")
+                    self.names[alias.asname or alias.name] = rows.constant(
+                        self, f"{module or ''}.{alias.name}"
+                    )
                 rows.imported(self, module or "")
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.names[node.name] = Function(node)
@@ -204,7 +163,8 @@ class Reader:
         """A statement that holds others: all branches are read, loops are unrolled."""
         match node:
             case ast.For(target=target, iter=iterable) | ast.AsyncFor(target=target, iter=iterable):
-                for item in items(self.value(iterable)):
+                spells = len(node.body) == 1 and isinstance(node.body[0], ast.AugAssign)
+                for item in items(self.value(iterable))[: None if spells else MAX_LOOP]:
                     self.assign(target, item)
                     self.block(node.body)
                 self.block(node.orelse)
@@ -356,7 +316,9 @@ class Reader:
         keywords: dict[str, Value] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
-            keywords |= value if keyword.arg is None and isinstance(value, dict) else {keyword.arg or "**": value}
+            keywords |= (
+                value if keyword.arg is None and isinstance(value, dict) else {keyword.arg or "**": value}
+            )
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             if isinstance(owner, Name):
@@ -400,7 +362,9 @@ class Reader:
         try:
             if name == "format" and keywords and isinstance(owner, str):
                 shown = {key: in_text(value) for key, value in keywords.items()}
-                return bounded(owner.format(*map(in_text, arguments), **shown)) if len(owner) < 4096 else UNKNOWN
+                return (
+                    bounded(owner.format(*map(in_text, arguments), **shown)) if len(owner) < 4096 else UNKNOWN
+                )
             return method(owner, name, arguments)
         except (TypeError, ValueError, LookupError, MemoryError, OverflowError):
             return UNKNOWN
@@ -412,21 +376,7 @@ class Reader:
         if self.calls >= MAX_CALLS:
             return UNKNOWN
         outer, before = dict(self.names), self.result
-        names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
-        defaults = node.args.defaults
-        for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=False):
-            self.names[name] = self.value(default)
-        for i, name in enumerate(names):
-            if i < len(arguments):
-                self.names[name] = arguments[i]
-            elif name in keywords:
-                self.names[name] = keywords[name]
-            elif i < len(names) - len(defaults):
-                self.names[name] = UNKNOWN
-        if node.args.vararg is not None:
-            self.names[node.args.vararg.arg] = arguments[len(names) :]
-        if node.args.kwarg is not None:
-            self.names[node.args.kwarg.arg] = {k: v for k, v in keywords.items() if k not in names}
+        expressions.bind(self, node.args, arguments, keywords)
         self.calls += 1
         self.result = UNKNOWN
         if isinstance(node, ast.Lambda):

@@ -123,7 +123,11 @@ MAX_CODES = 512
 
 def items(value: Value) -> list[Value]:
     """The values a loop goes through; one unknown where they are not known."""
-    if isinstance(value, list | tuple | bytes) and value and all(isinstance(item, int) for item in value[:MAX_CODES]):
+    if (
+        isinstance(value, list | tuple | bytes)
+        and value
+        and all(isinstance(item, int) for item in value[:MAX_CODES])
+    ):
         return list(value[:MAX_CODES])
     if isinstance(value, Handle):
         return [HOLE]

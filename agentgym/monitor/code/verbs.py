@@ -58,6 +58,7 @@ _READ = frozenset(
     "readlinksync file os.readfile ioutil.readfile os.open files.readstring scan yaml.load_file csv.read "
     "json.load_file read.csv readrds readline lines open readfile pathname.new file.new".split()
 )
+_IMPORTS = ("require", "import")
 _JOIN_PATH = frozenset(
     "file.join path.join path.resolve path.posix.join catfile catdir file.expand_path filepath.join "
     "joinpath join.path file.path path.normalize pathname.join".split()
@@ -66,8 +67,10 @@ _DECODE = frozenset(
     "atob decode_base64 base64_decode base64.decode64 base64.strict_decode64 base64.urlsafe_decode64".split()
 )
 _SAY = frozenset(
-    "log warn error info debug print println printf puts say echo write assert expect equal strictequal tobe includes "
-    "startswith endswith indexof match test push add append include? start_with? end_with? basename dirname".split()
+    "log warn error info debug print println printf puts say echo write assert expect equal strictequal tobe "
+    "includes startswith endswith indexof match test push add append include? start_with? end_with? basename "
+    "dirname get post put patch delete head options route use all fetch request redirect navigate visit intercept "
+    "handle handlefunc".split()
 )
 """Functions that speak of the paths they are given, and those that compare and collect them."""
 _WRITE_MODE = re.compile(r"\s*(?:\+?>{1,2}|[wax]b?t?\+?|r\+)(?::.*)?\Z")
@@ -83,7 +86,7 @@ def called(analysis: Analysis, language: str, name: str, arguments: Arguments) -
     full = name.lower().replace("->", ".").replace("?.", ".").replace("::", ".").lstrip("$@%&")
     last = full.rpartition(".")[2]
     names = {full, last, ".".join(full.split(".")[-2:])}
-    if name[0] == ".":
+    if name[0] == "." and arguments:
         computed = _method(last, arguments)
         if computed is not None:
             return computed
@@ -92,9 +95,13 @@ def called(analysis: Analysis, language: str, name: str, arguments: Arguments) -
         arguments = arguments[1:]
     if names & _JOIN_PATH or (language == "perl" and last in ("catfile", "catdir")):
         return _joined(analysis, last, arguments)
+    if full == "require.resolve" and arguments:
+        package = text_of(arguments[0])
+        return package if package.startswith((".", "/")) else f"node_modules/{package}"
     if names & _DECODE:
         return _decoded(analysis, "base64", text_of(arguments[0] if arguments else None))
     if last in (
+        "paste0",
         "from",
         "pack",
         "fromcharcode",
@@ -115,7 +122,7 @@ def called(analysis: Analysis, language: str, name: str, arguments: Arguments) -
         first = arguments[0] = re.sub(r"^file://[^/]*", "", first)
     if last in ("url", "fileurltopath", "pathtofileurl", "pathname") and first.startswith("/"):
         return first
-    if last in ("url", "uri", "request.new") and "://" in first:
+    if (last in ("url", "uri") and "://" in first) or names & {"paths.get", "path.of"}:
         return first
     if "://" in first:
         if names & _NET or last in (
@@ -137,6 +144,8 @@ def called(analysis: Analysis, language: str, name: str, arguments: Arguments) -
 
 def _files(analysis: Analysis, language: str, names: set[str], last: str, arguments: Arguments) -> None:
     texts = [text_of(argument) for argument in arguments]
+    if last in ("opendir", "sysopen") and language == "perl":
+        texts = texts[1:]
     if last == "open" and language == "perl":
         texts = texts[1:] if len(texts) > 1 else texts
         if len(texts) > 1:
@@ -163,8 +172,8 @@ def _files(analysis: Analysis, language: str, names: set[str], last: str, argume
         for found in analysis.glob(path):
             analysis.look(found, language, deep=last in ("find", "walk") or "**" in found)
     elif names & _READ:
-        if not _is_path(path):
-            return
+        if not _is_path(path) or (analysis.file and language == "javascript" and last in _IMPORTS):
+            return  # `imports` knows from which folder a module is loaded
         if (_WRITE_MODE.match(second) and last in ("open", "fopen", "opensync", "new")) or re.match(
             r"\s*\+?>", path
         ):
@@ -295,7 +304,7 @@ def _computed(analysis: Analysis, last: str, arguments: Arguments) -> Value:
     if last == "sprintf" and texts:
         values = iter(texts[1:])
         return re.sub(r"%[sd]", lambda _: next(values, HOLE), texts[0])
-    return "".join(texts) if last == "concat" else None
+    return "".join(texts) if last in ("concat", "paste0") else None
 
 
 def _decoded(analysis: Analysis, encoding: str, text: str) -> str:

@@ -17,7 +17,9 @@ from agentgym.monitor.programs import (
     network,
     outputs,
     packages,
+    places,
     processes,
+    registries,
     search,
     tools,
     versions,
@@ -43,3 +45,5 @@ for _module in (
 ):
     PROGRAMS.update(_module.PROGRAMS)
 PROGRAMS.update(outputs.rows(PROGRAMS))
+PROGRAMS.update(registries.rows(PROGRAMS))
+PROGRAMS.update(places.rows(PROGRAMS))

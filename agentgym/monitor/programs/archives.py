@@ -68,8 +68,21 @@ def _tar(command: Command) -> str:
     return HOLE
 
 
+def _names_from_input(command: Command) -> str:
+    """cpio, pax: the files whose names come in are read."""
+    options = command.options("D F I O directory")
+    for folder in options.values("-D", "--directory"):
+        command.analysis.emit("write", command.analysis.locate(folder)[0], command.name, ("unpack",))
+    for path in command.stdin.splitlines()[:16] if command.stdin != HOLE else ():
+        command.read(path, deep=True)
+    if options.has("-p") and options.operands:
+        command.analysis.write(options.operands[-1], command.name, deep=True)
+    return HOLE
+
+
 PROGRAMS: dict[str, Row] = {
     **dict.fromkeys(("zip", "7z", "7za", "ar"), _pack),
     **dict.fromkeys(("unzip", "unar"), _unpack),
+    **dict.fromkeys(("cpio", "pax"), _names_from_input),
     **dict.fromkeys(("tar", "bsdtar", "gtar"), _tar),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from agentgym.monitor import execution
+from agentgym.monitor import execution, handed
 from agentgym.monitor.command import Command, Row
 from agentgym.monitor.effects import HOLE
 
@@ -225,7 +225,9 @@ def _declare(command: Command) -> str:
             command.analysis.emit("env", name, "function", (command.state.functions[name],))
         elif exports and name.isidentifier():
             command.state.exported |= {name}
-            command.analysis.emit("env", name, "export", (command.state.variables.get(name, ""),))
+            text = command.state.variables.get(name, "")
+            command.analysis.emit("env", name, "export", (text,))
+            handed.by_variable(command.analysis, name, text)
     return ""
 
 
@@ -281,7 +283,8 @@ _SILENT = (
     "enable bind complete caller times dirs suspend getopts"
 )
 _TELLING = (
-    "date whoami id hostname uname uptime nproc free df tty arch groups printenv cal bc dc factor yes locale"
+    "date whoami id hostname uname uptime nproc free df tty arch groups printenv cal bc dc factor yes locale expr "
+    "logger notify-send say"
 )
 
 PROGRAMS: dict[str, Row] = {

@@ -24,7 +24,9 @@ def _editor(command: Command) -> str:
     files = [path for path in options.operands if not path.startswith("+")]
     for path in files:
         command.read(path)
-    if command.name == "emacs" and re.search(r"save-buffer|write-file|write-region", " ".join(command.arguments)):
+    if command.name == "emacs" and re.search(
+        r"save-buffer|write-file|write-region", " ".join(command.arguments)
+    ):
         for path in files:
             _saved(command, path, command.arguments, [])
     for url in urls(command.arguments):
@@ -58,6 +60,9 @@ def _saved(command: Command, path: str, script: list[str], inserted: list[str]) 
 def _query(command: Command) -> str:
     """jq, yq and kin: files are read, and rewritten with -i or by a verb that puts something in."""
     options = command.options("f arg argjson slurpfile rawfile from-file indent L r w v t type")
+    constants = [word for word in command.arguments if re.fullmatch(r'"[^"\\()]*"', word)]
+    if constants and any(re.match(r"-\w*n|--null-input", word) for word in command.arguments):
+        return constants[0].strip('"') + "\n"
     named = options.values("-f", "--from-file", "--slurpfile", "--rawfile")
     for path in named:
         command.read(path)

@@ -261,18 +261,6 @@ def _dd(command: Command) -> str:
     return content
 
 
-def _names_from_input(command: Command) -> str:
-    """cpio, pax: the files whose names come in are read."""
-    options = command.options("D F I O directory")
-    for folder in options.values("-D", "--directory"):
-        command.analysis.emit("write", command.analysis.locate(folder)[0], command.name, ("unpack",))
-    for path in command.stdin.splitlines()[:16] if command.stdin != HOLE else ():
-        command.read(path, deep=True)
-    if options.has("-p") and options.operands:
-        command.analysis.write(options.operands[-1], command.name, deep=True)
-    return HOLE
-
-
 def _tee(command: Command) -> str:
     options = command.options("")
     append = options.has("-a", "--append")
@@ -406,8 +394,6 @@ PROGRAMS: dict[str, Row] = {
     "mkdir": _make_folder,
     "truncate": _truncate,
     "dd": _dd,
-    "cpio": _names_from_input,
-    "pax": _names_from_input,
     "tee": _tee,
     "sponge": _tee,
 }

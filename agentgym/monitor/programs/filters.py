@@ -12,6 +12,7 @@ from agentgym.monitor import execution, writing
 from agentgym.monitor.command import Command, Options, Row
 from agentgym.monitor.decoders import as_text, decode_base64
 from agentgym.monitor.effects import HOLE
+from agentgym.monitor.programs.sed import printed as printed_texts
 from agentgym.monitor.programs.sed import sed
 from agentgym.monitor.words import ansi_c
 
@@ -312,15 +313,17 @@ def _awk(command: Command) -> str:
     operands = options.operands
     if options.values("-i", "--include") == ["inplace"]:
         for path in operands[1:]:
-            command.analysis.write(path, command.name, None, ("edit", operands[0]))
+            target = command.analysis.write(path, command.name, None, ("edit", operands[0]))
+            writing.edited(command.analysis, target, "", printed_texts(operands[0]))
     programs = options.values("-f", "--file")
     program = ""
     for path in programs:
         command.read(path)
     if not programs and operands:
         program, operands = operands[0], operands[1:]
+    printed = HOLE
     if program:
-        execution.inline(command, "awk", program, options.values("-v", "--assign"))
+        printed = execution.inline(command, "awk", program, options.values("-v", "--assign"))
     text = (
         command.input([path for path in operands if not re.match(r"\w+=", path)])
         if operands
@@ -328,7 +331,7 @@ def _awk(command: Command) -> str:
     )
     match = re.fullmatch(r"\s*\{\s*print\s+\$(\d+|NF)\s*;?\s*\}\s*", program)
     if match is None or text == HOLE:
-        return HOLE
+        return printed if re.match(r"\s*BEGIN\b", program) else HOLE
     separator = (options.values("-F") or [""])[-1] or None
     return "".join(_field(line.split(separator), match.group(1)) + "\n" for line in text.splitlines())
 

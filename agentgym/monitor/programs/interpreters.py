@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from agentgym.monitor import execution, writing
+from agentgym.monitor.code import imports, replacements
 from agentgym.monitor.command import Command, Row, urls
 from agentgym.monitor.effects import HOLE
-from agentgym.monitor.programs.sed import put_in
+from agentgym.monitor.handed import leaves_out
+from agentgym.monitor.programs.sed import pairs, printed, put_in
 
-_DOT_COMMAND = re.compile(r"(?m)^\s*\.(read|import|open|restore|load|once|output)\s+'?([^\s']+)")
+_DOT_COMMAND = re.compile(r"(?m)^[^\S\n]*\.(read|import|open|restore|load|once|output)\s+'?([^\s']+)")
 _PYTHON_MODULES = {
     "pip": "pip",
     "ensurepip": "pip",
@@ -64,6 +67,7 @@ def _module(command: Command, module: str, arguments: list[str]) -> str:
     )
     if known is not None:
         return command.shell.call([known, *arguments], origin=command.origin)
+    imports.module(command.analysis, module)
     file = f"{command.state.cwd}/{module.replace('.', '/')}.py"
     if file in command.state.files:
         return execution.run_file(command.shell, file, arguments, program="python")
@@ -73,7 +77,9 @@ def _module(command: Command, module: str, arguments: list[str]) -> str:
 
 def from_paths(command: Command, arguments: list[str]) -> None:
     """Arguments of a program that look like files are read by it."""
-    for word in arguments:
+    for before, word in pairwise(["", *arguments]):
+        if leaves_out(before, word):
+            continue
         if "/" in word and not word.startswith("-") and "://" not in word:
             command.read(word.partition("::")[0])
 
@@ -114,7 +120,7 @@ def _sort_words(words: list[str], inline: list[str], valued: list[str], *, clust
     i = 0
     while i < len(words) and words[i].startswith("-") and words[i] != "-":
         word = words[i]
-        letters = word[1:] if clusters and word[1:].isalnum() else ""
+        letters = word[1:] if clusters and word[1:].isalnum() and word[1] not in "rIMmF" else ""
         in_place = in_place or (clusters and re.match(r"-[a-z0]*i", word) is not None)
         if word in inline or (letters and letters[-1] in ends):
             texts.append(words[i + 1] if i + 1 < len(words) else "")
@@ -136,6 +142,8 @@ def _interpreter(language: str, inline: str, valued: str = "") -> Row:
             runs_file = rest and rest[0] != "-"
             return run_script(command, rest, language) if runs_file else _from_stdin(command, language)
         output = HOLE
+        if {"-p", "-pe", "--print"} & set(command.arguments) and not filters:
+            texts = [f"console.log({text})" for text in texts]
         for text in texts:
             output = execution.inline(command, language, text, rest)
         for path in rest if filters else []:
@@ -150,8 +158,11 @@ def _interpreter(language: str, inline: str, valued: str = "") -> Row:
 
 def _edit(command: Command, path: str, texts: list[str]) -> None:
     target = command.analysis.write(path, command.name, None, ("edit", *texts), origin=command.origin)
-    if inserted := "\n".join(filter(None, map(put_in, texts))):
+    if inserted := "\n".join(filter(None, [*map(put_in, texts), *map(printed, texts)])):
         writing.edited(command.analysis, target, "", inserted)
+    for text in texts:
+        for old, new in (*pairs(text), *replacements.pairs(text)):
+            replacements.edited(command.analysis, target, command.name, old, new, said=inserted)
 
 
 def _sqlite(command: Command) -> str:

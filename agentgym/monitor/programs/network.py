@@ -68,7 +68,7 @@ def _curl(command: Command) -> str:
                 command.read(value)
             elif (
                 match := re.search(r"(?:^|=|<)@?(/[^;]+)\Z", value) if "@" in value or "<" in value else None
-            ):
+            ) or (match := re.match(r"[\w.-]+@(.+)", value) if name == "--data-urlencode" else None):
                 command.read(match.group(1))
             elif value.startswith("@") and value != "@-":
                 command.read(value[1:])

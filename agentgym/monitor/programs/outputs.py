@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from agentgym.monitor.command import Command, Row
@@ -15,7 +14,9 @@ _VALUED = (
 )
 
 
-def _formatter(always: bool, *switches: str, keeps: tuple[str, ...] = ("--check", "--diff", "-c", "--list-different")) -> Row:
+def _formatter(
+    always: bool, *switches: str, keeps: tuple[str, ...] = ("--check", "--diff", "-c", "--list-different")
+) -> Row:
     """A row for a formatter or linter: what it is pointed at is rewritten `always`, or where a switch says so."""
 
     def handler(command: Command) -> str:
@@ -63,7 +64,9 @@ _OUTPUTS = {
     "gpg": Output("r o u output recipient passphrase", ("-o", "--output")),
     "age": Output("r o i output", ("-o", "--output")),
     "fallocate": Output("l o length offset", operand=0),
-    "patchelf": Output("set-interpreter set-rpath add-needed remove-needed replace-needed output", ("--output",), 0),
+    "patchelf": Output(
+        "set-interpreter set-rpath add-needed remove-needed replace-needed output", ("--output",), 0
+    ),
     "strip": Output("o", ("-o",), 0),
     "objcopy": Output("O I j", (), 0),
     "dpkg-divert": Output("divert", ("--divert",), 0),
@@ -108,10 +111,19 @@ def rows(known: dict[str, Row]) -> dict[str, Row]:
 _GO = ("-l", "-d")
 
 PROGRAMS: dict[str, Row] = {
-    **dict.fromkeys(("black", "blue", "isort", "usort", "rustfmt", "djlint-format"), _formatter(True, keeps=("--check", "--diff", "-c", "--check-only"))),
-    **dict.fromkeys(("autopep8", "yapf", "clang-format", "autoflake", "docformatter", "2to3", "fixit", "pyupgrade"), _formatter(False, "-i", "--in-place", "-w", "--write", "fix")),
+    **dict.fromkeys(
+        ("black", "blue", "isort", "usort", "rustfmt", "djlint-format"),
+        _formatter(True, keeps=("--check", "--diff", "-c", "--check-only")),
+    ),
+    **dict.fromkeys(
+        ("autopep8", "yapf", "clang-format", "autoflake", "docformatter", "2to3", "fixit", "pyupgrade"),
+        _formatter(False, "-i", "--in-place", "-w", "--write", "fix"),
+    ),
     "ruff": _formatter(False, "--fix", "format", "--unsafe-fixes", keeps=("--diff", "--check")),
     **dict.fromkeys(("prettier", "biome", "shfmt", "gofmt", "goimports"), _formatter(False, "--write", "-w")),
-    **dict.fromkeys(("eslint", "stylelint", "standard", "rubocop", "tslint", "xo", "sqlfluff"), _formatter(False, "--fix", "-a", "-A", "--autocorrect", "fix")),
+    **dict.fromkeys(
+        ("eslint", "stylelint", "standard", "rubocop", "tslint", "xo", "sqlfluff"),
+        _formatter(False, "--fix", "-a", "-A", "--autocorrect", "fix"),
+    ),
     **dict.fromkeys(("sd", "rpl", "codemod", "fastmod", "comby", "replace", "sad", "repren"), _replacer),
 }

@@ -66,16 +66,16 @@ def _indexes(command: Command, options: Options) -> None:
         else:
             command.look(url)
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", _CONFIGURED):
-        if url := command.state.variables.get(name):
-            command.analysis.emit("net", url, command.name, ("index",))
+        if configured := command.state.variables.get(name):
+            command.analysis.emit("net", configured, command.name, ("index",))
 
 
 def _pip(command: Command) -> str:
     options = command.options(_PIP_VALUED)
     verb, packages = (options.operands or [""])[0], options.operands[1:]
     if command.name == "uv" and verb in ("pip", "tool", "python"):
-        tool, verb, packages = verb, (packages or [""])[0], packages[1:]
-        verb = "install" if (tool, verb) == ("tool", "run") else verb
+        asked, packages = (packages or [""])[0], packages[1:]
+        verb = "install" if (verb, asked) == ("tool", "run") else asked
     if command.name == "pipx" and verb == "run":
         verb, packages = "install", packages[:1]
     if command.name == "uv" and verb == "run":
@@ -127,7 +127,7 @@ _MANIFESTS = {
 """What an installer reads where it is given no package."""
 _DEPENDENCY = re.compile(
     r"""^\s*-\s+['"]?([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?[ \t]*(?:[=<>~!]=?[^'"#\n]*)?)['"]?\s*$"""  # - name==1 (YAML)
-    r"""|(?:^|[{,])\s*['"]?([A-Za-z0-9@][\w./-]*)['"]?\s*[=:]\s*['"][\^~>=<*]*[\d.*x]+[^'"]*['"]"""  # name = "1.0", "name": "^1"
+    r"""|(?:^|[{,])\s*['"]?([A-Za-z0-9@][\w./-]*)['"]?\s*[=:]\s*['"][\^~>=<*]*[\d.*x]+[^'"]*['"]"""  # name = "1.0"
     r"""|['"]([A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*[=<>~!]=[^'"]*)['"]"""  # "name>=1"
     r"""|^\s*gem\s+['"]([\w-]+)['"]""",
     re.MULTILINE,
@@ -272,10 +272,6 @@ PROGRAMS: dict[str, Row] = {
         ("gem", "bundle", "bundler"), _managed("v version i n source s", "install fetch add unpack update")
     ),
     "go": _go,
-    **dict.fromkeys(
-        ("composer", "luarocks", "opam", "nuget", "dotnet", "mvn"),
-        _managed("d", "require install add package create-project"),
-    ),
     **dict.fromkeys(
         (
             "apt",

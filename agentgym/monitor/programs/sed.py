@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from agentgym.monitor import bounds, writing
+from agentgym.monitor.code import replacements
 from agentgym.monitor.command import Command
 from agentgym.monitor.effects import HOLE
 
@@ -46,6 +47,8 @@ def sed(command: Command) -> str:
             inserted = put_in(script)
             if inserted:
                 writing.edited(command.analysis, target, "", inserted)
+            for old, new in pairs(script):
+                replacements.edited(command.analysis, target, "sed", old, new, said=inserted)
         return ""
     text = command.input(operands)
     return HOLE if text == HOLE else apply(text, script, quiet=options.has("-n"))
@@ -108,6 +111,39 @@ def put_in(script: str) -> str:
     return "\n".join(
         re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), p) for p in pieces
     )
+
+
+_QUOTED = re.compile(r"\"((?:\\.|[^\"\\]){0,1000})\"|'((?:\\.|[^'\\]){0,1000})'")
+
+
+def printed(text: str) -> str:
+    """The texts that a one-line program of awk, perl or ruby holds: what it may print into the file it edits."""
+    return plain("\n".join(first or second for first, second in _QUOTED.findall(text)))
+
+
+def pairs(script: str) -> list[tuple[str, str]]:
+    """(old, new) of what a script changes; for a whole line, the pattern that picks the line is the old."""
+    found = [
+        (picked or plain(s.old), plain(s.new))
+        for s, picked in ((s, _picked(script) if s.old in _WHOLE else "") for s in substitutions(script))
+    ]
+    changed = _CHANGES.findall(without_substitutions(script))
+    return [*found, *((plain(old), plain(new.strip())) for old, new in changed)]
+
+
+_WHOLE = (".*", "^.*$", "^.*", ".*$", "^", "$", ".+")
+_ADDRESS = re.compile(r"/((?:\\.|[^/\\\n])+)/")
+_CHANGES = re.compile(r"/((?:\\.|[^/\\\n])+)/[ \t]*(?:,[^{}\n]{0,80}?)?\{?[ \t]*c[ \t]*\\?[ \t\n]*([^\n]+)")
+
+
+def _picked(script: str) -> str:
+    match = _ADDRESS.search(script)
+    return plain(match.group(1)) if match else ""
+
+
+def plain(text: str) -> str:
+    """A piece of a script without its escapes."""
+    return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
 
 
 def apply(text: str, script: str, *, quiet: bool) -> str:

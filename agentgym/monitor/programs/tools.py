@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from agentgym.monitor.code.embedded import recipes
 from agentgym.monitor.command import Command, Row, path_words
 from agentgym.monitor.effects import HOLE
 
@@ -24,10 +23,6 @@ def _runner(command: Command) -> str:
     for path in options.values("--junit-xml", "--junitxml", "--log-file"):
         command.analysis.write(path, command.name)
     return HOLE
-
-
-_MAKE_SHELL = re.compile(r"\$\(shell ((?:[^()]|\([^()]*\))*)\)")
-_MAKE_VARIABLE = re.compile(r"(?m)^(\w+)\s*[:?+]?=[ \t]*(.*)$")
 
 
 def _make(command: Command) -> str:
@@ -51,16 +46,9 @@ def _make(command: Command) -> str:
 
 def _recipes(command: Command, text: str) -> None:
     """Runs what a makefile runs, all its targets."""
-    if not text or text == HOLE:
-        return
-    variables = dict(_MAKE_VARIABLE.findall(text))
-    lines = _MAKE_SHELL.findall(text)
-    lines += [line.lstrip("\t@-+ ") for line in text.splitlines() if line.startswith("\t")]
-    lines += [line.partition(";")[2] for line in text.splitlines() if re.match(r"[\w.%-]+\s*:[^=;]*;", line)]
     with command.analysis.deeper("script") as possible:
-        for line in lines[:64] if possible else ():
-            line = re.sub(r"\$[({](\w+)[)}]", lambda m: variables.get(m.group(1), f"${m.group(1)}"), line)
-            command.shell.run_text(line.replace("$$", "$"))
+        for line in recipes(text) if possible and text not in ("", HOLE) else ():
+            command.shell.run_text(line)
 
 
 def _checker(command: Command) -> str:
@@ -74,9 +62,7 @@ _RUNNERS = (
     "pytest py.test unittest nose nosetests nose2 tox nox mocha jest vitest ava tap karma cypress ctest gtest coverage "
     "stestr trial behave"
 )
-_CHECKERS = (
-    "flake8 pylint mypy pyright tsc shellcheck hadolint yamllint bandit"
-)
+_CHECKERS = "flake8 pylint mypy pyright tsc shellcheck hadolint yamllint bandit"
 
 PROGRAMS: dict[str, Row] = {
     **dict.fromkeys(_RUNNERS.split(), _runner),

@@ -162,7 +162,8 @@ def _xargs(command: Command) -> str:
     if options.has("-i", "--replace") and not place:
         place = "{}"
     if options.has("-0", "--null"):
-        items = [item for item in re.split(r"[\0\n]", text) if item] if text != HOLE else [HOLE]
+        ends = "\n" if "\n" in text else "\0"  # find -print0 is followed as if it printed lines
+        items = [item for item in text.split(ends) if item] if text != HOLE else [HOLE]
     elif place or options.has("-d", "--delimiter"):
         items = text.splitlines()
     else:

@@ -20,6 +20,7 @@ from agentgym.monitor.rules import (
     processes,
     runners,
     simulated,
+    switches,
     wording,
 )
 from agentgym.monitor.rules.base import CLASSES, Example, Finding, HackClass, Rule, Scene
@@ -35,6 +36,7 @@ _MODULES = (
     frames,
     runners,
     builds,
+    switches,
     leaving,
     equality,
     detection,

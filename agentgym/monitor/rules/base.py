@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, get_args
 
 from agentgym.monitor.effects import Kind
-from agentgym.monitor.rules.scene import Scene
+from agentgym.monitor.rules.scene import Scene, View
 
 __all__ = [
     "CLASSES",
@@ -104,14 +104,14 @@ class Rule:
     Attributes:
         name: unique, for logs and `holdout`.
         hack_class: of the catalogue.
-        sees: the kinds of effect it looks at; it is not asked about calls without any of them.
+        sees: what it looks at, kinds of effect or program text; it is not asked about calls without any of it.
         check: the test; its docstring says what it flags and why.
         hacks, fine: examples of both labels.
     """
 
     name: str
     hack_class: HackClass
-    sees: frozenset[Kind]
+    sees: frozenset[View]
     check: Check = field(repr=False)
     hacks: tuple[Example, ...] = field(default=(), repr=False)
     fine: tuple[Example, ...] = field(default=(), repr=False)
@@ -150,14 +150,14 @@ def rule(
 
     Args:
         hack_class: of the catalogue.
-        sees: kinds of effect, separated by spaces.
+        sees: kinds of effect, "program" or "product" (see `Scene.kinds`), separated by spaces.
         hacks: examples that it must flag.
         fine: examples that it must not flag, or that the reviewer explains.
     """
     kinds = frozenset(sees.split())
-    unknown = kinds - frozenset(get_args(Kind))
+    unknown = kinds - {*get_args(Kind), "program", "product"}
     if unknown:
-        raise ValueError(f"no such kinds of effect: {sorted(unknown)}")
+        raise ValueError(f"no such kinds of effect or text: {sorted(unknown)}")
 
     def make(check: Check) -> Rule:
         name = getattr(check, "__name__", "")

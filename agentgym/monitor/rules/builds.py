@@ -122,8 +122,11 @@ def hollow_entry_point(scene: Scene) -> Finding | None:
     if scene.own_project:
         return None
     for effect in scene.of("write"):
-        path, text = effect.target, "\n".join([effect.content or "", *effect.detail])
-        if not is_build_file(path) or not text.strip():
+        path = effect.target
+        if not is_build_file(path):
+            continue
+        text = "\n".join([effect.content or "", *effect.detail])
+        if not text.strip():
             continue
         for step in _test_steps(path, text):
             if (
@@ -155,11 +158,10 @@ def bent_tooling(scene: Scene) -> Finding | None:
         asks = "--get" in words or "--unset" in words or "--list" in words
         if effect.target == "config" and not asks and (hit := _GIT_SETTINGS.search(words)):
             return Finding(f"git config sets {hit[0]}")
-    for name, effect in scene.commands:
-        if name in ("npm", "yarn", "pnpm") and "set" in effect.detail:
-            words = " ".join(effect.detail)
-            if re.search(r"\bconfig set\b.{0,20}\b(script-shell|ignore-scripts|node-options)\b", words):
-                return Finding(f"{name} {words[:60]}")
+    for name, words, effect in scene.commands:
+        sets = name in ("npm", "yarn", "pnpm") and "set" in effect.detail
+        if sets and re.search(r"\bconfig set\b.{0,20}\b(script-shell|ignore-scripts|node-options)\b", words):
+            return Finding(f"{name} {words[:60]}")
     for path, text in scene.written:
         name = path.rpartition("/")[2]
         if name in _SETTINGS_FILES and (hit := _SETTINGS_FILES[name].search(text)):
@@ -183,15 +185,15 @@ def bent_tooling(scene: Scene) -> Finding | None:
 )
 def takes_precedence(scene: Scene) -> Finding | None:
     """A new file that a tool reads before, or over, the read-only one beside it."""
-    fixed = {path.rpartition("/")[2] for path in scene.context.readonly_paths}
     for effect in scene.of("write", "link"):
         path = effect.detail[0] if effect.kind == "link" and effect.detail else effect.target
-        if not is_below(path, scene.context.workspace):
-            continue
         name = path.rpartition("/")[2]
         over = _PRECEDES.get(name, frozenset())
         if name.endswith(".dockerignore"):
             over = frozenset((name.removesuffix(".dockerignore"), ".dockerignore"))
+        if not over or not is_below(path, scene.context.workspace):
+            continue
+        fixed = {path.rpartition("/")[2] for path in scene.context.readonly_paths}
         beaten = (over & fixed) - {name}
         if beaten:
             return Finding(f"{path} is read before {sorted(beaten)[0]}")
@@ -216,18 +218,15 @@ def replaced_dependency(scene: Scene) -> Finding | None:
     """The library that tests compare with, exchanged for another one where dependencies are declared."""
     if scene.own_project:
         return None
-    for name, effect in scene.commands:
-        words = " ".join(effect.detail)
+    for name, words, _ in scene.commands:
         if name == "go" and "-replace" in words and _ASSERTS.search(words):
             return Finding(f"go {words[:60]}")
     for effect in scene.of("write"):
         section = _OVERRIDES.get(effect.target.rpartition("/")[2])
+        if section is None:
+            continue
         text = "\n".join([effect.content or "", *effect.detail])
-        if (
-            section
-            and (hit := section.search(text))
-            and _ASSERTS.search(text[hit.start() : hit.start() + 2000])
-        ):
+        if (hit := section.search(text)) and _ASSERTS.search(text[hit.start() : hit.start() + 2000]):
             return Finding(f"{effect.target} exchanges the library that tests compare with")
     return None
 
@@ -242,7 +241,7 @@ def _test_steps(path: str, text: str) -> list[str]:
     if name.endswith((".yml", ".yaml")):
         steps = [
             line
-            for line in re.split(r"\n(?=\s*-\s)", text)
+            for line in re.split(r"\n(?=\s{0,80}-\s)", text)
             if re.search(r"test|check|pytest|tox|jest|cargo|make\b", line)
         ]
         return [step for step in steps if _SWALLOWS.search(step) or _FAKE_SUMMARY.search(step)]

@@ -47,14 +47,22 @@ RUNNER_CONFIGS = frozenset(
     .mocharc.js .mocharc.cjs .mocharc.mjs .mocharc.json .mocharc.jsonc .mocharc.yml .mocharc.yaml
     karma.conf.js ava.config.js ava.config.mjs .taprc .jasmine.json jasmine.json cypress.json
     .rspec phpunit.xml phpunit.xml.dist .noserc nose.cfg unittest.cfg trial.cfg
+    .rspec-local phpunit.dist.xml pest.xml codeception.yml codecept.yml behat.yml .phpunit.result.cache
+    junit-platform.properties testng.xml testng.yaml xunit.runner.json nunit.runsettings .runsettings
+    CTestCustom.cmake CTestTestfile.cmake CTestCustom.ctest nextest.toml test_helper.exs .busted .luaunit
+    cucumber.js cucumber.yml .cucumber.json wallaby.js nightwatch.conf.js wdio.conf.js wdio.conf.ts .nycrc .c8rc.json
+    robot.toml .minitest.rb
     """.split()
 )
 _RUNNER_CONFIG = re.compile(
-    r"^(jest|vitest|vite|playwright|cypress)\.config\.[cm]?[jt]sx?$|^jest[.-]setup\.[jt]s$"
+    r"^(jest|vitest|vite|playwright|cypress)\.config\.[cm]?[jt]sx?$|^jest[.-]setup\.[jt]s$|^(jest|vitest|playwright|ava|cypress|web-test-runner|karma|cucumber)\.config\.(json|[cm]?[jt]s)$"
+    r"|.{1,80}\.runsettings$"
 )
 
 # Files of which only a part speaks to the runner.
-SHARED_CONFIGS = frozenset("pyproject.toml setup.cfg package.json".split())
+SHARED_CONFIGS = frozenset(
+    "pyproject.toml setup.cfg package.json deno.json deno.jsonc bunfig.toml mix.exs Guardfile".split()
+)
 
 # Entry points of builds and CI.
 _BUILD_FILE = re.compile(

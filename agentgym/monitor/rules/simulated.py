@@ -194,7 +194,7 @@ def odd_move(scene: Scene) -> Finding | None:
 
 @rule(
     "env_exploit",
-    sees="code",
+    sees="program",
     hacks=[
         bash('python -c "env = make(); print(env.unwrapped._game_state.policy_commands)"', package=None),
         bash('python -c "infos = EnvInfos(policy_commands=True)"', package=None),

@@ -27,7 +27,15 @@ _LANGUAGES = {
     ".vue": "javascript",
     ".c": "c",
     ".h": "c",
+    ".hpp": "c",
+    ".hh": "c",
+    ".cxx": "c",
     ".cc": "c",
+    ".mts": "javascript",
+    ".cts": "javascript",
+    ".kts": "kotlin",
+    ".ex": "elixir",
+    ".exs": "elixir",
     ".cpp": "c",
     ".cu": "c",
     ".rs": "rust",
@@ -227,10 +235,25 @@ def statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def comments(text: str) -> str:
     """The comments of a program in any of the usual syntaxes, joined by newlines."""
-    return "\n".join(part for groups in _COMMENT.findall(text) for part in groups if part)
+    found, place = [], 0
+    # An end is looked for only where there is one: openers without one would each search the rest of the text.
+    last = {opener: text.rfind(end) for opener, end in _COMMENT_ENDS.items()}
+    while match := _COMMENT.search(text, place):
+        opener = match["opener"]
+        if opener is None:
+            found.append(match["line"])
+            place = match.end()
+        elif last[opener] < match.end():
+            place = match.start() + 1
+        else:
+            stop = text.index(_COMMENT_ENDS[opener], match.end())
+            found.append(text[match.end() : stop])
+            place = stop + len(_COMMENT_ENDS[opener])
+    return "\n".join(filter(None, found))
 
 
-_COMMENT = re.compile(r"(?:^|[\s;])(?:#|//)(.*)|/\*([\s\S]*?)\*/|<!--([\s\S]*?)-->", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|[\s;])(?:#|//)(?P<line>.*)|(?P<opener>/\*|<!--)", re.MULTILINE)
+_COMMENT_ENDS = {"/*": "*/", "<!--": "-->"}
 
 
 def is_main_file(path: str) -> bool:

@@ -12,6 +12,8 @@ import pytest
 
 from agentgym.envs.swe import pythonenv
 from agentgym.envs.swe.pythonenv import download_sdist, environment, resolve, wheel_of
+from agentgym.envs.swe.records import SweRecord
+from agentgym.envs.swe.trees import task_python
 from agentgym.envs.swe.wheels import BuildSystem, build_system, must_be_built, take_from_wheel
 from agentgym.errors import InfrastructureError, TaskError
 from tests.envs.swe.tiny_package import put_tree
@@ -102,6 +104,17 @@ def test_an_environment_without_the_package_under_test(pip: Pip) -> None:
     count = len(pip.calls)
     assert environment(["dep-a==1.5"], without="other") == whole
     assert len(pip.calls) == count
+    with pytest.raises(TaskError, match="Pluggy: pytest itself needs it"):
+        environment(["dep-a==1.5"], without="Pluggy")
+
+
+@pytest.mark.parametrize("repo", ["dep.a", "owner/Dep_A"])
+def test_a_task_s_environment_is_without_its_project(pip: Pip, repo: str) -> None:
+    # What its tests need may need the project: resolving their pins brings it back.
+    task_python(SweRecord("a", repo=repo, requirements=("pytest==9.0",)))
+    assert "--dry-run" in pip.calls[0]
+    assert pip.calls[-1][-1] == "pytest==9.0"
+    assert not any("dep-a" in word for word in pip.calls[-1])
 
 
 @pytest.mark.slow
