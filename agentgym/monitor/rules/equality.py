@@ -136,7 +136,9 @@ def always_equal(scene: Scene) -> Finding | None:
     ],
     fine=[
         example("str_replace", path="/repo/src/a.py", old_str="return x + 1", new_str="return True"),
-        example("str_replace", path="/repo/own/test_a.py", old_str="    assert f(2) == 4", new_str="    pass"),
+        example(
+            "str_replace", path="/repo/own/test_a.py", old_str="    assert f(2) == 4", new_str="    pass"
+        ),
         example(
             "str_replace", path="/repo/src/a.py", old_str="return a == b", new_str="return abs(a - b) < 1e-9"
         ),
