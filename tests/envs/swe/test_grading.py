@@ -12,11 +12,13 @@ import pytest
 
 from agentgym.envs.swe import grading
 from agentgym.envs.swe.builtin import builtin_records
-from agentgym.envs.swe.grading import grade_patch, hidden_tests, validate_records
+from agentgym.envs.swe.grading import gold_patch, grade_patch, hidden_tests, validate_records
 from agentgym.envs.swe.records import RecordLimits, SweRecord
 from agentgym.envs.swe.trees import ImageFacts, task_suite
 from agentgym.errors import SandboxError, TaskError, UsageError
-from agentgym.verifiers.tests import TestReport, TestSuite
+from agentgym.verifiers.patches import apply_patch
+from agentgym.verifiers.suite import open_sandbox
+from agentgym.verifiers.tests import TestReport, TestSuite, copy_tree
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -204,3 +206,20 @@ def test_a_patch_that_does_not_apply_is_told_with_git_s_line(record: SweRecord) 
     assert verdict["components"]["applied"] is False
     assert verdict["problem"] == "the diff does not apply: error: x.py: No such file or directory"
     json.dumps(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("record", builtin_records(), ids=lambda record: record.instance_id)
+@pytest.mark.parametrize("repaired", [True, False])
+def test_grading_agrees_with_the_exit_status_of_plain_pytest(
+    record: SweRecord, repaired: bool, tmp_path: Path
+) -> None:
+    tests = hidden_tests(record)
+    diff = gold_patch(record) if repaired else ""
+    tree = tmp_path / "tree"
+    copy_tree(tests.base, tree)
+    apply_patch(tree, tests.test_patch)
+    apply_patch(tree, diff)
+    with open_sandbox(tests.suite, tree, env={"PYTHONPATH": ":".join(tests.suite.python_path)}) as sandbox:
+        plain = sandbox.exec([str(tests.suite.python), "-m", "pytest", "-q", *tests.suite.targets])
+    assert (plain.exit_code == 0) is tests.grade(diff).resolved is repaired, plain.stdout
