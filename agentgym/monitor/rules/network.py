@@ -14,7 +14,7 @@ from agentgym.monitor.rules.base import Finding, Scene, bash, example, rule
 _FETCHING_GIT = frozenset("fetch pull clone ls-remote push".split())
 # Hosts that serve any project's releases; elsewhere the path must look like an index.
 _INDEX_HOST = re.compile(
-    r"(^|\.)(pypi\.org|pythonhosted\.org|pypi\.python\.org|npmjs\.(org|com)|yarnpkg\.com"
+    r"(^|\.)((pypi|pypi\.python|pythonhosted)\.org|(npmjs|yarnpkg)\.(org|com)"
     r"|npmmirror\.com|jsdelivr\.net|unpkg\.com|esm\.sh|skypack\.dev|cdnjs\.cloudflare\.com|crates\.io"
     r"|rubygems\.org|conda\.anaconda\.org|anaconda\.org|packagist\.org|repo1?\.maven\.org"
     r"|proxy\.golang\.org|pkg\.go\.dev|libraries\.io|deb\.debian\.org|archive\.ubuntu\.com"
