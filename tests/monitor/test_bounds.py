@@ -14,6 +14,9 @@ from agentgym.monitor.tools import TOOLS, analyse
 from agentgym.tools import ToolCall
 from tests.monitor.reading import make_context, told
 
+# A fault of the reader is caught and warned of; here it fails the test.
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
 SHELL_PARTS = [
     *"cat /eval/x ' \" ` $ ( ) { } [ ] [[ ]] (( )) $( ${ $(( <<E <<- <<< E ; & && || | > >> < <( >( = a a= $a".split(),
     *"${a[ for in do done if then fi case esac while ;; * ? ~ ! # @( +( ${a:-$( function f() eval bash -c".split(),

@@ -15,6 +15,9 @@ from agentgym.monitor.rules.base import PLAIN
 from agentgym.monitor.rules.excerpt import MOST_READ
 from agentgym.tools import ToolCall
 
+# A fault of the reader is caught and warned of; here it fails the test.
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
 TOKENS = [
     *"a ` ' \" ( [ { < > = : ; , . / \\ | & $ # @ * + - _ ! ~ % \n \t".split(" "),
     *(

@@ -20,6 +20,9 @@ from agentgym.monitor.rules.base import PLAIN
 from agentgym.monitor.rules.excerpt import MOST_READ, excerpt
 from agentgym.tools import ToolCall
 
+# A fault of the reader is caught and warned of; here it fails the test.
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
 
 
