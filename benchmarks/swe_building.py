@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.build import build_tasks
-from agentgym.envs.swe.candidates import Found
+from agentgym.envs.swe.building.build import build_tasks
+from agentgym.envs.swe.building.candidates import Found
+from agentgym.envs.swe.building.history import last_versions
+from agentgym.envs.swe.building.mine import mine_sdists
 from agentgym.envs.swe.grading import validate_records
-from agentgym.envs.swe.history import last_versions
-from agentgym.envs.swe.mine import mine_sdists
 
 MUTATED = ("isodate==0.7.2", "cachetools==6.2.6", "tinydb==4.9.0")
 COUNT, SEED, BUGS = 6, 0, (1, 2)  # of the mutations

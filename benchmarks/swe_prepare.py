@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from agentgym.envs.swe.repositories import Outcome, prepare_repositories, report
+from agentgym.envs.swe.runtime.repositories import Outcome, prepare_repositories, report
 
 CHOSEN = {
     "data structures": ("sortedcontainers", "attrs"),

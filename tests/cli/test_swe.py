@@ -139,7 +139,7 @@ def test_build(call, tmp_path, monkeypatch):
         assert (bugs, spread, jobs) == ((1, 2), "files", 2)
         return SimpleNamespace(records=[SimpleNamespace(instance_id="pkg-1")], report=report)
 
-    monkeypatch.setattr("agentgym.envs.swe.build.build_tasks", build)
+    monkeypatch.setattr("agentgym.envs.swe.building.build.build_tasks", build)
     words = ["swe", "build", "--sdist", "pkg==1.0", "--count", "1", "--seed", "7", "--out", tmp_path]
     words += ["--bugs", "1..2", "--spread", "files", "--jobs", "2"]
     assert call(*words, "--json").json == {
@@ -161,9 +161,9 @@ def test_mine(call, tmp_path, monkeypatch):
         assert (list(sdists), count, jobs) == (["pkg==1", "pkg==2"], None, 1)
         return SimpleNamespace(records=[], report={"tried": 0, "outcomes": {}, "candidates": []})
 
-    monkeypatch.setattr("agentgym.envs.swe.mine.mine_sdists", mine)
+    monkeypatch.setattr("agentgym.envs.swe.building.mine.mine_sdists", mine)
     monkeypatch.setattr(
-        "agentgym.envs.swe.history.last_versions", lambda name, n: [f"{name}=={i + 1}" for i in range(n)]
+        "agentgym.envs.swe.building.history.last_versions", lambda name, n: [f"{name}=={i + 1}" for i in range(n)]
     )
     for words in (["--sdists", "pkg==1", "pkg==2"], ["--sdists", "pkg", "--last", "2"]):
         called = call("swe", "mine", "--out", tmp_path, *words, "--json")
@@ -190,7 +190,7 @@ def test_build_failures(call, tmp_path, monkeypatch, error, code):
     def build(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("agentgym.envs.swe.build.build_tasks", build)
+    monkeypatch.setattr("agentgym.envs.swe.building.build.build_tasks", build)
     called = call("swe", "build", "--sdist", "pkg==1.0", "--out", tmp_path)
     assert called.code == code
     assert str(error) in called.complaint

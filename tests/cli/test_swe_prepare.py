@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from agentgym.envs.swe import repositories
-from agentgym.envs.swe.repositories import Outcome
+from agentgym.envs.swe.runtime import repositories
+from agentgym.envs.swe.runtime.repositories import Outcome
 
 GOOD = Outcome(
     "good==1", True, name="good", python="3.11.7", tests=5, stable=4, unstable=1, notes=("[built]",)

@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
     args = parse(Args, "swe build", __doc__, words)
     bugs = _range(args.bugs)
     with console.stdout_reserved(args.json), console.Progress("tasks", args.count) as progress:
-        from agentgym.envs.swe.build import build_tasks
+        from agentgym.envs.swe.building.build import build_tasks
 
         found = build_tasks(
             args.sdist,

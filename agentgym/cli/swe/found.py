@@ -12,7 +12,7 @@ from rich.table import Table
 from agentgym.cli import console
 
 if TYPE_CHECKING:
-    from agentgym.envs.swe.candidates import Found
+    from agentgym.envs.swe.building.candidates import Found
 
 TARGETS = tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH")]]
 

@@ -54,8 +54,8 @@ def main(words: Sequence[str]) -> int:
     if args.last is not None and len(args.sdists) != 1:
         raise UsageError("--last goes with --sdists and one NAME")
     with console.stdout_reserved(args.json), console.Progress("tasks", args.count) as progress:
-        from agentgym.envs.swe.history import last_versions
-        from agentgym.envs.swe.mine import mine_repository, mine_sdists
+        from agentgym.envs.swe.building.history import last_versions
+        from agentgym.envs.swe.building.mine import mine_repository, mine_sdists
 
         def show(what: str, done: int, total: int) -> None:
             progress.show(what, done, args.count)

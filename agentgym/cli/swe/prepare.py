@@ -20,7 +20,7 @@ from agentgym.cli.arguments import parse
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentgym.envs.swe.repositories import Outcome
+    from agentgym.envs.swe.runtime.repositories import Outcome
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
             f"expected --jobs >= 1 and --timeout > 0, got --jobs {args.jobs} --timeout {args.timeout:g}"
         )
     with console.stdout_reserved(args.json), console.Progress("repositories", len(set(names))) as progress:
-        from agentgym.envs.swe.repositories import prepare_repositories, report
+        from agentgym.envs.swe.runtime.repositories import prepare_repositories, report
 
         outcomes = prepare_repositories(
             names,

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentgym.envs.swe.pythonenv import swe_cache
 from agentgym.envs.swe.records import SweRecord, write_atomic
 from agentgym.envs.swe.repo import pack_tree, tree_diff
+from agentgym.envs.swe.runtime.pythonenv import swe_cache
 
 _LEDGER = '''\
 """Amounts of money in integer cents, and accounts that hold them."""

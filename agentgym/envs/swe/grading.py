@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.pythonenv import swe_cache
 from agentgym.envs.swe.records import SweRecord, missing, write_atomic
+from agentgym.envs.swe.runtime.pythonenv import swe_cache
 from agentgym.envs.swe.trees import (
     REPORT_BYTES,
     TIME_S,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentgym.envs.swe.grading import gold_patch, hidden_tests
-from agentgym.envs.swe.pythonenv import publish
 from agentgym.envs.swe.records import SweRecord
 from agentgym.envs.swe.repo import make_repository
+from agentgym.envs.swe.runtime.pythonenv import publish
 from agentgym.verifiers.tests import HiddenTests, copy_tree
 
 

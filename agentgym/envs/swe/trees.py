@@ -10,10 +10,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym.envs.swe.interpreters import find_interpreter
-from agentgym.envs.swe.pythonenv import environment, publish, swe_cache
 from agentgym.envs.swe.records import SweRecord, write_atomic
 from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
+from agentgym.envs.swe.runtime.interpreters import find_interpreter
+from agentgym.envs.swe.runtime.pythonenv import environment, publish, swe_cache
 from agentgym.errors import TaskError
 from agentgym.sandbox import make_sandbox, scratch_folder
 from agentgym.sandbox.base import Limits

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe import bugs, build
-from agentgym.envs.swe.bugs import ANYWHERE, ONE_FILE, SEVERAL_FILES, Bug, group, places_for_bugs
-from agentgym.envs.swe.build import build_tasks
-from agentgym.envs.swe.candidates import tree_digest
+from agentgym.envs.swe.building import bugs, build
+from agentgym.envs.swe.building.bugs import ANYWHERE, ONE_FILE, SEVERAL_FILES, Bug, group, places_for_bugs
+from agentgym.envs.swe.building.build import build_tasks
+from agentgym.envs.swe.building.candidates import tree_digest
+from agentgym.envs.swe.building.mutations import Site
+from agentgym.envs.swe.building.statements import Failure, defect_statement
 from agentgym.envs.swe.grading import gold_patch, grade, grade_patch, task_python, task_tree, validate_records
-from agentgym.envs.swe.mutations import Site
-from agentgym.envs.swe.project import inspect_project
 from agentgym.envs.swe.records import SweRecord, load_records, write_records
 from agentgym.envs.swe.repo import apply_patch, tree_diff
-from agentgym.envs.swe.runtime import Runtime
-from agentgym.envs.swe.statements import Failure, defect_statement
+from agentgym.envs.swe.runtime.prepared import Runtime
+from agentgym.envs.swe.runtime.project import inspect_project
 from agentgym.errors import InfrastructureError, TaskError, UsageError
 from agentgym.verifiers.patches import list_tree
 from agentgym.verifiers.tests import SuiteRun, TestSuite
@@ -271,7 +271,7 @@ class Suite:
 @pytest.fixture
 def suite(monkeypatch: pytest.MonkeyPatch) -> Suite:
     suite = Suite()
-    for module in ("attempt", "runtime", "bugs"):
+    for module in ("runtime.attempt", "runtime.prepared", "building.bugs"):
         monkeypatch.setattr(f"agentgym.envs.swe.{module}.run_suite", suite)
     monkeypatch.setattr(build, "_write", lambda out, tree, runtime, found: list(found))
     monkeypatch.setattr(bugs, "MOST_FAILING", 0.5)
@@ -359,7 +359,7 @@ def test_a_broken_sandbox_is_no_outcome(
     def broken(tree: Path, suite: TestSuite) -> SuiteRun:
         raise InfrastructureError("no sandbox")
 
-    monkeypatch.setattr("agentgym.envs.swe.bugs.run_suite", broken)
+    monkeypatch.setattr("agentgym.envs.swe.building.bugs.run_suite", broken)
     with pytest.raises(InfrastructureError, match="no sandbox"):
         build_tasks(source, tmp_path / "out", count=1, seed=2)
     assert (

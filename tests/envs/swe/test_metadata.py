@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe.locks import locked_versions
-from agentgym.envs.swe.metadata import read_metadata
-from agentgym.envs.swe.poetry import poetry_fields
-from agentgym.envs.swe.setup_script import setup_arguments
+from agentgym.envs.swe.runtime.locks import locked_versions
+from agentgym.envs.swe.runtime.metadata import read_metadata
+from agentgym.envs.swe.runtime.poetry import poetry_fields
+from agentgym.envs.swe.runtime.setup_script import setup_arguments
 from agentgym.errors import TaskError
 from tests.envs.swe.tiny_package import put_tree
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe.changes import (
+from agentgym.envs.swe.building.changes import (
     CONFIG,
     DOCS,
     SOURCE,
@@ -20,11 +20,11 @@ from agentgym.envs.swe.changes import (
     kind_of,
     why_unfit,
 )
+from agentgym.envs.swe.building.history import History, history_of_sdists, last_versions
+from agentgym.envs.swe.building.mine import mine_repository, mine_sdists
+from agentgym.envs.swe.building.statements import Failure, change_statement, problem_text
 from agentgym.envs.swe.grading import gold_patch, task_tree, validate_records
-from agentgym.envs.swe.history import History, history_of_sdists, last_versions
-from agentgym.envs.swe.mine import mine_repository, mine_sdists
 from agentgym.envs.swe.records import load_records
-from agentgym.envs.swe.statements import Failure, change_statement, problem_text
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.verifiers.patches import list_tree
 from tests.envs.swe.tiny_package import PACKAGE, make_sdist, put_tree, use_this_python
@@ -145,7 +145,7 @@ def test_an_interrupted_run_continues(mined: Path, monkeypatch: pytest.MonkeyPat
     def run(*args: object, **kwargs: object) -> None:
         raise AssertionError("nothing is left to run")
 
-    monkeypatch.setattr("agentgym.envs.swe.mine.prepare_runtime", run)
+    monkeypatch.setattr("agentgym.envs.swe.building.mine.prepare_runtime", run)
     mine_repository(mined.parent / "repository", mined)
     assert (mined / "tasks.jsonl").read_bytes() == before
 
@@ -185,7 +185,7 @@ def test_pip_trouble_drops_nothing_for_good(
         raise InfrastructureError("pip failed")
 
     repository.commit(MESSAGE, FIX)
-    monkeypatch.setattr("agentgym.envs.swe.mine.prepare_runtime", fail)
+    monkeypatch.setattr("agentgym.envs.swe.building.mine.prepare_runtime", fail)
     with pytest.raises(InfrastructureError, match="pip failed"):
         mine_repository(repository.folder, tmp_path / "out")
     assert not (tmp_path / "out/journal.jsonl").exists()
@@ -279,7 +279,7 @@ def test_archives_become_a_history(tmp_path: Path) -> None:
 def test_versions_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = "tiny (1.10)\nAvailable versions: 1.10, 1.9.1, 1.9\n"
     monkeypatch.setattr(
-        "agentgym.envs.swe.history.subprocess.run",
+        "agentgym.envs.swe.building.history.subprocess.run",
         lambda *a, **k: subprocess.CompletedProcess([], 0, answer, ""),
     )
     assert last_versions("Tiny", 2) == ["tiny==1.9.1", "tiny==1.10"]

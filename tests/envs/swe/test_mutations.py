@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe.mutations import Site, apply, find_sites, overlap
+from agentgym.envs.swe.building.mutations import Site, apply, find_sites, overlap
 
 
 def source(text: str) -> bytes:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe.metadata import Metadata
-from agentgym.envs.swe.needs import test_needs as needs_of
+from agentgym.envs.swe.runtime.metadata import Metadata
+from agentgym.envs.swe.runtime.needs import test_needs as needs_of
 from tests.envs.swe.tiny_package import put_tree
 
 NAMED = Metadata(name="Some.Thing", extras={"all": ("numpy", "some-thing[yaml]"), "yaml": ("pyyaml",)})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe import interpreters
-from agentgym.envs.swe.interpreters import Interpreter, find_interpreter, version_range
-from agentgym.envs.swe.project import add_metadata, inspect_project
+from agentgym.envs.swe.runtime import interpreters
+from agentgym.envs.swe.runtime.interpreters import Interpreter, find_interpreter, version_range
+from agentgym.envs.swe.runtime.project import add_metadata, inspect_project
 from agentgym.errors import TaskError
 from agentgym.verifiers.patches import list_tree
 from tests.envs.swe.tiny_package import put_tree

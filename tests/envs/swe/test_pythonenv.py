@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe import pythonenv
-from agentgym.envs.swe.pythonenv import download_sdist, environment, resolve, wheel_of
 from agentgym.envs.swe.records import SweRecord
+from agentgym.envs.swe.runtime import pythonenv
+from agentgym.envs.swe.runtime.pythonenv import download_sdist, environment, resolve, wheel_of
+from agentgym.envs.swe.runtime.wheels import BuildSystem, build_system, must_be_built, take_from_wheel
 from agentgym.envs.swe.trees import task_python
-from agentgym.envs.swe.wheels import BuildSystem, build_system, must_be_built, take_from_wheel
 from agentgym.errors import InfrastructureError, TaskError
 from tests.envs.swe.tiny_package import put_tree
 

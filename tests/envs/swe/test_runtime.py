@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe import attempt, repositories
-from agentgym.envs.swe.attempt import Attempt, ended_files
-from agentgym.envs.swe.clean_runs import StageError, generous, is_green, must_be_green, stable_tests
-from agentgym.envs.swe.dockerfile import build_image, dockerfile
-from agentgym.envs.swe.missing import missing_distributions
-from agentgym.envs.swe.project import inspect_project
 from agentgym.envs.swe.repo import unpack
-from agentgym.envs.swe.repositories import Outcome, prepare_repositories
-from agentgym.envs.swe.runtime import environment_for, prepare_runtime
+from agentgym.envs.swe.runtime import attempt, repositories
+from agentgym.envs.swe.runtime.attempt import Attempt, ended_files
+from agentgym.envs.swe.runtime.clean_runs import StageError, generous, is_green, must_be_green, stable_tests
+from agentgym.envs.swe.runtime.dockerfile import build_image, dockerfile
+from agentgym.envs.swe.runtime.missing import missing_distributions
+from agentgym.envs.swe.runtime.prepared import environment_for, prepare_runtime
+from agentgym.envs.swe.runtime.project import inspect_project
+from agentgym.envs.swe.runtime.repositories import Outcome, prepare_repositories
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 from agentgym.verifiers.patches import list_tree
 from agentgym.verifiers.tests import SuiteRun, TestSuite

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.envs.swe import sources
-from agentgym.envs.swe.sources import fetch, version_of_tag
+from agentgym.envs.swe.runtime import sources
+from agentgym.envs.swe.runtime.sources import fetch, version_of_tag
 from agentgym.errors import TaskError
 from agentgym.verifiers.patches import list_tree
 from tests.envs.swe.tiny_package import PACKAGE, make_sdist, put_tree

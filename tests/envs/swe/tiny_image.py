@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentgym.envs.swe.pythonenv import environment
+from agentgym.envs.swe.runtime.pythonenv import environment
 
 PREFIX = "opt/miniconda3/envs/testbed"  # where the images of SWE-bench have their interpreter
 PROGRAMS = (

@@ -127,8 +127,8 @@ def put_tree(tree: Path, files: dict[str, str]) -> Path:
 
 def use_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter that runs these tests has pytest: nothing is resolved or installed."""
-    monkeypatch.setattr("agentgym.envs.swe.attempt.resolve", lambda *args, **kwargs: ("pytest==0",))
-    for module in ("attempt", "trees"):
+    monkeypatch.setattr("agentgym.envs.swe.runtime.attempt.resolve", lambda *args, **kwargs: ("pytest==0",))
+    for module in ("runtime.attempt", "trees"):
         monkeypatch.setattr(
             f"agentgym.envs.swe.{module}.environment", lambda *args, **kwargs: Path(sys.executable)
         )

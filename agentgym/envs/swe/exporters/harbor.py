@@ -15,10 +15,10 @@ from pathlib import Path
 from agentgym.envs.swe.exporters.trees import node_id, policy_tree, tree_with_tests
 from agentgym.envs.swe.grading import pytest_arguments
 from agentgym.envs.swe.importers.harbor import CONFIG, INSTRUCTION, TASK_FILE, TREE
-from agentgym.envs.swe.interpreters import version_range
-from agentgym.envs.swe.names import requirement_name
 from agentgym.envs.swe.records import SweRecord, record_to_dict, write_atomic
 from agentgym.envs.swe.repo import pack_tree
+from agentgym.envs.swe.runtime.interpreters import version_range
+from agentgym.envs.swe.runtime.names import requirement_name
 from agentgym.envs.swe.trees import gold_diff
 from agentgym.errors import TaskError
 from agentgym.verifiers.log_parsers import PYTEST_IDS

@@ -14,7 +14,7 @@ from agentgym.envs.swe.importers.common import (
     words_of,
 )
 from agentgym.envs.swe.importers.projects import parser_name
-from agentgym.envs.swe.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
 
 
 def matches(row: Row) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentgym.envs.swe.building.mutations import apply, find_sites
 from agentgym.envs.swe.grading import hidden_tests
-from agentgym.envs.swe.mutations import apply, find_sites
 from agentgym.envs.swe.quality.deterministic import is_told, new_names
 from agentgym.envs.swe.quality.findings import Finding, listed
 from agentgym.envs.swe.quality.rewrites import EQUIVALENT, Rewrite, renamed, reworded

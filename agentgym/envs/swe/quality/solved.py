@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentgym.envs.swe.changes import SOURCE, kind_of
+from agentgym.envs.swe.building.changes import SOURCE, kind_of
 from agentgym.envs.swe.records import SweRecord
 from agentgym.envs.swe.repo import apply_patch, clean_tree, tree_diff, unpack
 from agentgym.errors import TaskError

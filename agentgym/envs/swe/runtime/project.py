@@ -13,8 +13,8 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from agentgym.envs.swe.interpreters import Interpreter, find_interpreter
-from agentgym.envs.swe.metadata import (
+from agentgym.envs.swe.runtime.interpreters import Interpreter, find_interpreter
+from agentgym.envs.swe.runtime.metadata import (
     Metadata,
     lines_of,
     read_config,
@@ -22,8 +22,8 @@ from agentgym.envs.swe.metadata import (
     read_pyproject,
     read_text,
 )
-from agentgym.envs.swe.names import canonical, requirement_name
-from agentgym.envs.swe.needs import test_needs
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.needs import test_needs
 from agentgym.errors import TaskError
 
 _TEST_FILE = re.compile(r"(test_.*|.*_test|tests?)\.py")

@@ -22,14 +22,23 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from agentgym.envs.swe.bugs import ANYWHERE, SPREADS, Bench, Bug, Place, bug_of, group, places_for_bugs
-from agentgym.envs.swe.candidates import KEPT, Found, Progress, Trials
-from agentgym.envs.swe.pythonenv import canonical
+from agentgym.envs.swe.building.bugs import (
+    ANYWHERE,
+    SPREADS,
+    Bench,
+    Bug,
+    Place,
+    bug_of,
+    group,
+    places_for_bugs,
+)
+from agentgym.envs.swe.building.candidates import KEPT, Found, Progress, Trials
+from agentgym.envs.swe.building.statements import defect_statement
 from agentgym.envs.swe.records import RecordLimits, SweRecord, write_atomic, write_records
 from agentgym.envs.swe.repo import apply_patch, make_repository, pack_tree, tree_diff
-from agentgym.envs.swe.runtime import Runtime, prepare_runtime
-from agentgym.envs.swe.sources import fetch
-from agentgym.envs.swe.statements import defect_statement
+from agentgym.envs.swe.runtime.prepared import Runtime, prepare_runtime
+from agentgym.envs.swe.runtime.pythonenv import canonical
+from agentgym.envs.swe.runtime.sources import fetch
 from agentgym.errors import TaskError, whole_number
 from agentgym.sandbox import scratch_folder
 from agentgym.verifiers.tests import copy_tree

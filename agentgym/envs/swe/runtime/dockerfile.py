@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym.errors import InfrastructureError, MissingDependency
 
 if TYPE_CHECKING:
-    from agentgym.envs.swe.runtime import Runtime
+    from agentgym.envs.swe.runtime.prepared import Runtime
 
 WORKSPACE = "/workspace"
 BUILD_S = 1800.0

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.attempt import FIRST_RUN_S
-from agentgym.envs.swe.clean_runs import STAGES, StageError, stage
-from agentgym.envs.swe.dockerfile import build_image, dockerfile
-from agentgym.envs.swe.names import canonical
 from agentgym.envs.swe.records import write_atomic
 from agentgym.envs.swe.repo import pack_tree
-from agentgym.envs.swe.runtime import Runtime, prepare_runtime
-from agentgym.envs.swe.sources import fetch
+from agentgym.envs.swe.runtime.attempt import FIRST_RUN_S
+from agentgym.envs.swe.runtime.clean_runs import STAGES, StageError, stage
+from agentgym.envs.swe.runtime.dockerfile import build_image, dockerfile
+from agentgym.envs.swe.runtime.names import canonical
+from agentgym.envs.swe.runtime.prepared import Runtime, prepare_runtime
+from agentgym.envs.swe.runtime.sources import fetch
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.sandbox import scratch_folder
 

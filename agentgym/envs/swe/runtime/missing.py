@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator
 
-from agentgym.envs.swe.names import canonical
+from agentgym.envs.swe.runtime.names import canonical
 from agentgym.verifiers.tests import SuiteRun
 
 # import name -> distribution, where they differ

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.attempt import Say
-from agentgym.envs.swe.candidates import (
+from agentgym.envs.swe.building.candidates import (
     BROKEN,
     KEPT,
     Candidate,
@@ -26,10 +25,17 @@ from agentgym.envs.swe.candidates import (
     Trials,
     digest,
 )
-from agentgym.envs.swe.changes import SOURCE, TESTS, carry, in_library, keep_version, paths_of, why_unfit
-from agentgym.envs.swe.history import Change, History, history_of_sdists
-from agentgym.envs.swe.project import library_files
-from agentgym.envs.swe.pythonenv import canonical
+from agentgym.envs.swe.building.changes import (
+    SOURCE,
+    TESTS,
+    carry,
+    in_library,
+    keep_version,
+    paths_of,
+    why_unfit,
+)
+from agentgym.envs.swe.building.history import Change, History, history_of_sdists
+from agentgym.envs.swe.building.statements import change_statement, failures_of, first_line, problem_text
 from agentgym.envs.swe.records import (
     RecordLimits,
     SweRecord,
@@ -39,8 +45,10 @@ from agentgym.envs.swe.records import (
     write_records,
 )
 from agentgym.envs.swe.repo import clean_tree, make_repository, pack_tree, tree_diff
-from agentgym.envs.swe.runtime import Runtime, prepare_runtime
-from agentgym.envs.swe.statements import change_statement, failures_of, first_line, problem_text
+from agentgym.envs.swe.runtime.attempt import Say
+from agentgym.envs.swe.runtime.prepared import Runtime, prepare_runtime
+from agentgym.envs.swe.runtime.project import library_files
+from agentgym.envs.swe.runtime.pythonenv import canonical
 from agentgym.errors import InfrastructureError, MissingDependency, SandboxError, TaskError, whole_number
 from agentgym.sandbox import scratch_folder
 from agentgym.verifiers.tests import Protected, copy_tree, run_suite

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from agentgym.envs.swe.mutations.source import Node, Site, Source
+from agentgym.envs.swe.building.mutations.source import Node, Site, Source
 
 # operator: (its text as a pattern, what it becomes, kind)
 _COMPARISONS: dict[type[ast.cmpop], tuple[bytes, bytes, str]] = {

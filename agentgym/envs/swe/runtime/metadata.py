@@ -18,9 +18,9 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from agentgym.envs.swe.names import canonical, requirement_name
-from agentgym.envs.swe.poetry import poetry_fields
-from agentgym.envs.swe.setup_script import setup_arguments
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.poetry import poetry_fields
+from agentgym.envs.swe.runtime.setup_script import setup_arguments
 from agentgym.errors import TaskError
 
 _VERSION_LINE = re.compile(

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from agentgym.envs.swe.mutations.expressions import expression_sites
-from agentgym.envs.swe.mutations.source import Site, Source
-from agentgym.envs.swe.mutations.statements import statement_sites
+from agentgym.envs.swe.building.mutations.expressions import expression_sites
+from agentgym.envs.swe.building.mutations.source import Site, Source
+from agentgym.envs.swe.building.mutations.statements import statement_sites
 
 __all__ = ["Site", "apply", "find_sites", "overlap"]
 

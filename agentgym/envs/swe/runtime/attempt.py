@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agentgym.envs.swe.clean_runs import is_green, stage
-from agentgym.envs.swe.locks import locked_versions
-from agentgym.envs.swe.missing import missing_distributions
-from agentgym.envs.swe.names import canonical, requirement_name
-from agentgym.envs.swe.project import Project, add_metadata
-from agentgym.envs.swe.pythonenv import environment, resolve, wheel_of
-from agentgym.envs.swe.wheels import must_be_built, take_from_wheel
+from agentgym.envs.swe.runtime.clean_runs import is_green, stage
+from agentgym.envs.swe.runtime.locks import locked_versions
+from agentgym.envs.swe.runtime.missing import missing_distributions
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.project import Project, add_metadata
+from agentgym.envs.swe.runtime.pythonenv import environment, resolve, wheel_of
+from agentgym.envs.swe.runtime.wheels import must_be_built, take_from_wheel
 from agentgym.errors import TaskError
 from agentgym.sandbox import scratch_folder
 from agentgym.sandbox.base import Limits

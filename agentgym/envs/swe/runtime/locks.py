@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from agentgym.envs.swe.names import canonical
+from agentgym.envs.swe.runtime.names import canonical
 from agentgym.errors import TaskError
 
 _TOML_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")

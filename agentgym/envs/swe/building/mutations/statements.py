@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from agentgym.envs.swe.mutations.expressions import ARITHMETIC, negation, operator_sites, textual
-from agentgym.envs.swe.mutations.source import Site, Source
+from agentgym.envs.swe.building.mutations.expressions import ARITHMETIC, negation, operator_sites, textual
+from agentgym.envs.swe.building.mutations.source import Site, Source
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

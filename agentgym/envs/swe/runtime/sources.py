@@ -9,8 +9,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from agentgym.envs.swe.pythonenv import download_sdist
 from agentgym.envs.swe.repo import clean_tree, unpack
+from agentgym.envs.swe.runtime.pythonenv import download_sdist
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.verifiers.tests import copy_tree
 

@@ -1,7 +1,7 @@
 """Python environments for tests: one per set of requirements, installed once, shared, never agentgym's own.
 
 Pip resolves, downloads and installs wheels; it never builds. What has no wheel on the index is built in a sandbox
-(`agentgym.envs.swe.wheels`), and its metadata are read from the archive, so that nobody's code runs outside of one.
+(`wheels`), and its metadata are read from the archive, so that nobody's code runs outside of one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.cache import cache_folder
-from agentgym.envs.swe.names import canonical, requirement_name
 from agentgym.envs.swe.records import write_atomic
 from agentgym.envs.swe.repo import unpack
-from agentgym.envs.swe.wheels import build_system, build_wheel, further_requires
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.wheels import build_system, build_wheel, further_requires
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 from agentgym.sandbox import scratch_folder
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from agentgym.envs.swe.metadata import (
+from agentgym.envs.swe.runtime.metadata import (
     Metadata,
     is_requirement,
     lines_of,
@@ -22,7 +22,7 @@ from agentgym.envs.swe.metadata import (
     read_pyproject,
     read_text,
 )
-from agentgym.envs.swe.names import canonical, requirement_name
+from agentgym.envs.swe.runtime.names import canonical, requirement_name
 
 _TEST_NAMES = frozenset("test tests testing unittest unittests tests-require pytest test-deps".split())
 _DEVELOPMENT_NAMES = frozenset("dev develop development ci devel".split())

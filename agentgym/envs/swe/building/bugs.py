@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.swe.candidates import KEPT, Candidate, Outcome, digest, tree_digest
-from agentgym.envs.swe.changes import in_library
-from agentgym.envs.swe.mutations import Site, apply, find_sites, overlap
-from agentgym.envs.swe.project import Project, library_files
+from agentgym.envs.swe.building.candidates import KEPT, Candidate, Outcome, digest, tree_digest
+from agentgym.envs.swe.building.changes import in_library
+from agentgym.envs.swe.building.mutations import Site, apply, find_sites, overlap
+from agentgym.envs.swe.building.statements import Failure, failures_of
 from agentgym.envs.swe.repo import tree_diff
-from agentgym.envs.swe.runtime import Runtime
-from agentgym.envs.swe.statements import Failure, failures_of
+from agentgym.envs.swe.runtime.prepared import Runtime
+from agentgym.envs.swe.runtime.project import Project, library_files
 from agentgym.errors import TaskError
 from agentgym.verifiers.tests import TestSuite, copy_tree, run_suite
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym.envs.swe.changes import DOCS, kind_of
-from agentgym.envs.swe.pythonenv import canonical, download_sdist
+from agentgym.envs.swe.building.changes import DOCS, kind_of
 from agentgym.envs.swe.repo import clean_tree, unpack
-from agentgym.envs.swe.sources import version_of_tag
+from agentgym.envs.swe.runtime.pythonenv import canonical, download_sdist
+from agentgym.envs.swe.runtime.sources import version_of_tag
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 from agentgym.verifiers.patches import LARGEST_FILE, git, init_repository, list_tree, write_tree
 

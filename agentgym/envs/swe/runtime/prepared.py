@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agentgym.envs.swe.attempt import FIRST_RUN_S, Attempt, Say
-from agentgym.envs.swe.clean_runs import StageError, generous, must_be_green, stable_tests, stage
-from agentgym.envs.swe.project import Project, inspect_project
+from agentgym.envs.swe.runtime.attempt import FIRST_RUN_S, Attempt, Say
+from agentgym.envs.swe.runtime.clean_runs import StageError, generous, must_be_green, stable_tests, stage
+from agentgym.envs.swe.runtime.project import Project, inspect_project
 from agentgym.errors import TaskError
 from agentgym.verifiers.tests import TestSuite, run_suite
 
