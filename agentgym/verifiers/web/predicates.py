@@ -1,0 +1,48 @@
+"""Whether a value that was read from a page is what an assert asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def holds(value: Any, predicates: Mapping[str, Any]) -> bool:
+    """Whether all predicates hold of a value; without any, whether it is truthy.
+
+    None never holds, whatever the predicate.
+
+    Args:
+        value: a JSON value.
+        predicates: by name; see `agentgym.verifiers.web.task.PREDICATES`.
+
+    Raises:
+        ValueError, TypeError: `min` or `max` of what is no number. The assert does not hold.
+    """
+    if value is None:
+        return False
+    if not predicates:
+        return bool(value)
+    return all(_CHECKS[name](value, wanted) for name, wanted in predicates.items())
+
+
+def equal(value: Any, wanted: Any) -> bool:
+    """Equality of JSON values: 1 equals 1.0, true equals neither."""
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(equal, value, wanted))
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(equal(value[key], wanted[key]) for key in value)
+    return bool(value == wanted)
+
+
+_CHECKS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "equals": equal,
+    "contains": lambda value, wanted: str(wanted) in str(value),
+    "not_contains": lambda value, wanted: str(wanted) not in str(value),
+    "regex": lambda value, wanted: re.search(wanted, str(value)) is not None,
+    "min": lambda value, wanted: float(value) >= wanted,
+    "max": lambda value, wanted: float(value) <= wanted,
+    "in": lambda value, wanted: any(equal(value, each) for each in wanted),
+}

@@ -1,0 +1,114 @@
+"""Predicates, items and the score, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentgym.verifiers.web.predicates import holds
+from agentgym.verifiers.web.reading import parse_task
+from agentgym.verifiers.web.score import passed_items, score_of
+
+
+@pytest.mark.parametrize(
+    ("value", "predicates", "expected"),
+    [
+        (True, {}, True),
+        (0, {}, False),
+        ("", {}, False),
+        ([], {}, False),
+        ("0", {}, True),
+        ({"x": 0}, {}, True),
+        (None, {}, False),
+        (False, {"equals": False}, True),
+        (None, {"equals": None}, False),
+        (None, {"not_contains": "x"}, False),
+        (1, {"equals": 1.0}, True),
+        (1, {"equals": True}, False),
+        (True, {"equals": 1}, False),
+        ("1", {"equals": 1}, False),
+        (["a", "b"], {"equals": ["a", "b"]}, True),
+        (["b", "a"], {"equals": ["a", "b"]}, False),
+        (["a"], {"equals": ["a", "b"]}, False),
+        ("a  b", {"equals": "a b"}, False),
+        (["a", "b"], {"contains": "'a', 'b'"}, True),
+        (["a\nb"], {"contains": "a\\nb"}, True),
+        (True, {"contains": "True"}, True),
+        ("Apple", {"contains": "apple"}, False),
+        (12, {"contains": 2}, True),
+        ("abc", {"not_contains": "d"}, True),
+        ("3 left", {"regex": "^3\\b"}, True),
+        ("13 left", {"regex": "^3\\b"}, False),
+        (4.5, {"min": 4.5}, True),
+        ("12", {"min": 3, "max": 12}, True),
+        (12, {"min": 3, "max": 11}, False),
+        ("b", {"in": ["a", "b"]}, True),
+        (1.0, {"in": [1]}, True),
+        (True, {"in": [1]}, False),
+    ],
+)
+def test_predicates(value: Any, predicates: dict[str, Any], expected: bool) -> None:
+    assert holds(value, predicates) is expected
+
+
+def test_no_number_where_one_is_needed() -> None:
+    with pytest.raises(ValueError):
+        holds("many", {"min": 1})
+
+
+def task(*items: tuple[str, str, float, list[str]], asserts: str) -> Any:
+    """Items (id, category, weight, requires), and one scenario with an assert for each letter of `asserts`."""
+    return parse_task(
+        {
+            "id": "t",
+            "prompt": "",
+            "items": [
+                {"id": i, "category": c, "weight": w, "text": "", "requires": r} for i, c, w, r in items
+            ],
+            "scenarios": [
+                {"name": "s", "steps": [{"op": "assert", "item": item, "kind": "title"} for item in asserts]}
+            ],
+        }
+    )
+
+
+def test_an_item_passes_only_if_all_its_asserts_held_and_what_it_requires_passes() -> None:
+    rubric = task(
+        ("A", "functionality", 1, []),
+        ("B", "visual", 1, ["A"]),
+        ("C", "ux", 1, ["B"]),
+        ("D", "layout", 1, []),
+        asserts="AABC",
+    )
+    everything = {(0, 0), (0, 1), (0, 2), (0, 3)}
+    assert passed_items(rubric, everything) == {"A": True, "B": True, "C": True, "D": False}  # D: no assert
+    # One of A's two is missing: A fails, and B and C with it.
+    assert passed_items(rubric, everything - {(0, 1)}) == {"A": False, "B": False, "C": False, "D": False}
+    assert passed_items(rubric, everything - {(0, 2)}) == {"A": True, "B": False, "C": False, "D": False}
+
+
+def test_the_score_counts_the_rest_only_as_far_as_the_page_works() -> None:
+    rubric = task(
+        ("F1", "functionality", 3, []),
+        ("F2", "functionality", 1, []),
+        ("V", "visual", 2, []),
+        asserts="A"[:0],
+    ).items
+    # F = 1/4, S = 1: (0.25 * 4 + 1 * 2 * 0.5) / 6 = 2 / 6, raw (1 + 2) / 6.
+    got = score_of(rubric, {"F1": False, "F2": True, "V": True})
+    assert (got.score, got.raw, got.functional, got.other) == (0.333, 0.5, 0.25, 1.0)
+    # F = 3/4 >= 0.5: no gate. (3 + 2) / 6.
+    got = score_of(rubric, {"F1": True, "F2": False, "V": True})
+    assert (got.score, got.raw) == (0.833, 0.833)
+    # F = 0: nothing counts. raw 2 / 6.
+    got = score_of(rubric, {"F1": False, "F2": False, "V": True})
+    assert (got.score, got.raw) == (0.0, 0.333)
+
+
+def test_a_share_over_no_items_is_one() -> None:
+    rubric = task(("V", "visual", 2, []), ("U", "ux", 2, []), asserts="")
+    assert score_of(rubric.items, {"V": True, "U": False}).score == 0.5
+    rubric = task(("F", "functionality", 2, []), asserts="")
+    got = score_of(rubric.items, {"F": True})
+    assert (got.score, got.functional, got.other) == (1.0, 1.0, 1.0)
