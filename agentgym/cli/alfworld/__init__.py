@@ -1,6 +1,7 @@
-"""ALFWorld's games: play recorded episodes again.
+"""ALFWorld's games: make new ones, play recorded episodes again.
 
 Example:
+    agentgym alfworld generate --out DIR --count 60
     agentgym alfworld replay TRANSCRIPTS.jsonl --data DIR
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from agentgym.cli.verbs import run_verb
 
 VERBS: dict[str, tuple[str, str]] = {
+    "generate": ("generate", "make games of the six types, from what the alfworld package ships"),
     "replay": ("replay", "play recorded episodes, and say what differs; exits with 1 where something does"),
 }
 

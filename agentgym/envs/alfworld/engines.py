@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -52,7 +53,13 @@ def _native(source: Source) -> Engine:
     return NativeEngine(source)
 
 
-ENGINES: Mapping[str, Callable[[Source], Engine]] = {"native": _native}
+def _original(source: Source) -> Engine:
+    from agentgym.envs.alfworld.original import OriginalEngine
+
+    return OriginalEngine(source)
+
+
+ENGINES: Mapping[str, Callable[[Source], Engine]] = {"native": _native, "alfworld": _original}
 
 
 def make_engine(name: str, source: Source) -> Engine:
@@ -65,3 +72,10 @@ def make_engine(name: str, source: Source) -> Engine:
     if name not in ENGINES:
         raise UsageError(f"unknown engine {name!r} of ALFWorld.{nearest(name, ENGINES)}")
     return ENGINES[name](source)
+
+
+def cpu_seconds() -> float:
+    """CPU seconds so far of this process, and of those that the alfworld package plays in for it."""
+    from agentgym.envs.alfworld.original_pool import pool
+
+    return time.process_time() + pool().cpu_s()

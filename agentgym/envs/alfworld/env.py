@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from agentgym.core import AgentEnv, Episode, Task, TaskSet, Verdict
 from agentgym.envs.alfworld.engines import ENGINES, Engine, Reply, make_engine
 from agentgym.envs.alfworld.files import TASK_TYPES, load_games, read_json
+from agentgym.envs.alfworld.generate import generated_games
+from agentgym.envs.alfworld.gold import Guide
 from agentgym.envs.alfworld.houses import houses
 from agentgym.envs.alfworld.sources import read_game, source_of
 from agentgym.errors import TaskError, ToolError, UsageError
@@ -51,7 +53,11 @@ class AlfworldEnv(AgentEnv):
     Args:
         data: the official data folder (with ``json_2.1.1`` in it); by default ``$ALFWORLD_DATA``; without either, the
             invented houses.
-        engine: what plays. "native" reads the game files itself.
+        generate: games are made out of what the alfworld package ships, and kept in the cache: ``{"count": 60, "seed":
+            0}``, and what else `recipes.Recipe` has (``copies``, ``distractors``, ``hidden``, ``min_steps``), or
+            ``package``, the folder of one that is not installed.
+        engine: what plays. "native" reads the game files itself; "alfworld" is the alfworld package, in processes of
+            its own.
         task_types: only tasks of these types.
         phrasing: "move" as alfworld >= 0.4 ("move apple 1 to fridge 1"), or "put" as before it ("put apple 1 in/on
             fridge 1"), which published prompts use.
@@ -73,6 +79,7 @@ class AlfworldEnv(AgentEnv):
         self,
         *,
         data: str | Path | None = None,
+        generate: Mapping[str, Any] | None = None,
         engine: str = "native",
         task_types: Sequence[str] | None = None,
         phrasing: str = "move",
@@ -88,10 +95,10 @@ class AlfworldEnv(AgentEnv):
             if value not in known:
                 raise UsageError(f"expected {name} among {', '.join(known)}, got {value!r}")
         self._engine_name, self._put, self._human = engine, phrasing == "put", goal == "human"
-        if tasks is not None and data is not None:
-            raise UsageError("give data=... or tasks=..., not both")
+        if sum(source is not None for source in (data, generate, tasks)) > 1:
+            raise UsageError("give data=..., generate=... or tasks=..., not both")
         if tasks is None:
-            tasks = _tasks(data, task_types)
+            tasks = _tasks(data, generate, task_types, kwargs.get("split") or "train")
         elif task_types is not None:
             raise UsageError("task_types chooses among the games of data=...; tasks=... is taken as it is")
         super().__init__(tasks=tasks, **kwargs)
@@ -100,6 +107,8 @@ class AlfworldEnv(AgentEnv):
         """Load the game."""
         self._engine: Engine = make_engine(self._engine_name, source_of(task.data, task.id))
         self._reply: Reply = self._engine.reset()
+        self._done: list[str] = []  # what the engine was told
+        self._guide: Guide | None = None
         return self._with_human_goal(task, self._reply.obs) if self._human else self._reply.obs
 
     def respond(self, action: str) -> str:
@@ -110,9 +119,14 @@ class AlfworldEnv(AgentEnv):
         if self._put and (match := _PUT.fullmatch(command)):
             command = f"move {match[1]} to {match[2]}"
         self._reply = self._engine.step(command)
+        self._done.append(command)
         if self._reply.won:
             self.finish()
         return self._phrase(self._reply.obs) if self._put else self._reply.obs
+
+    def teardown(self) -> None:
+        """Let go of the engine: what the alfworld package plays in is free for another game."""
+        vars(self).pop("_engine", None)
 
     def verify(self, episode: Episode) -> Verdict:
         """Whether the goal of the game is reached."""
@@ -129,17 +143,10 @@ class AlfworldEnv(AgentEnv):
         return tuple(sorted(_MOVE.sub(r"put \1 in/on \2", command) for command in self._reply.admissible))
 
     def gold(self) -> str:
-        """The next command of the stored walkthrough; it wins from the start, not from wherever one has gone."""
-        plan = [self._shown(command) for command in self._walkthrough()]
-        done = 0
-        for turn in self.episode.turns:
-            if done < len(plan) and turn.action.strip() == plan[done] and not turn.calls[0].result.error:
-                done += 1
-        if done == len(plan):
-            raise NotImplementedError(
-                "the walkthrough is over, and the game is not won: other moves came between"
-            )
-        return plan[done]
+        """The next command of the stored walkthrough, or of a new plan for whoever has left it."""
+        guide = self._guide or Guide.at_start(source_of(self.episode.task.data, self.episode.task.id))
+        self._guide = guide.after(self._done)
+        return self._shown(self._guide.plan[0])
 
     def cheats(self) -> Mapping[str, Sequence[str]]:
         """Asking for the plan, claiming the end, and taking its last step first."""
@@ -185,15 +192,20 @@ class AlfworldEnv(AgentEnv):
         return obs.partition(_GOAL)[0] + _GOAL + drawn
 
 
-def _tasks(data: str | Path | None, task_types: Sequence[str] | None) -> TaskSet:
+def _tasks(
+    data: str | Path | None, generate: Mapping[str, Any] | None, task_types: Sequence[str] | None, split: str
+) -> TaskSet:
+    chosen = TASK_TYPES if task_types is None else task_types
+    if isinstance(chosen, str) or not set(chosen) <= set(TASK_TYPES):
+        unknown = next((each for each in chosen if each not in TASK_TYPES), chosen)
+        raise UsageError(f"expected task_types to be a list of {', '.join(TASK_TYPES)}, got {unknown!r}")
+    if generate is not None:
+        return generated_games(generate, chosen, split)
     folder = data if data is not None else os.environ.get("ALFWORLD_DATA")
     tasks = load_games(str(folder)) if folder else houses()
     if task_types is None:
         return tasks
-    if isinstance(task_types, str) or not set(task_types) <= set(TASK_TYPES):
-        unknown = next((each for each in task_types if each not in TASK_TYPES), task_types)
-        raise UsageError(f"expected task_types to be a list of {', '.join(TASK_TYPES)}, got {unknown!r}")
-    chosen = [task for task in tasks if task.data["task_type"] in task_types]
-    if not chosen:
-        raise TaskError(f"{tasks.name} has no task of the types {', '.join(task_types)}")
-    return TaskSet(chosen, name=f"{tasks.name} of {len(task_types)} types")
+    of_types = [task for task in tasks if task.data["task_type"] in chosen]
+    if not of_types:
+        raise TaskError(f"{tasks.name} has no task of the types {', '.join(chosen)}")
+    return TaskSet(of_types, name=f"{tasks.name} of {len(chosen)} types")

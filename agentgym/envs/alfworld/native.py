@@ -33,24 +33,29 @@ class Game:
     Args:
         file: the texts of the game.
 
+    Attributes:
+        world: its rules.
+        goal: what has to become true.
+
     Raises:
         TaskError: they can't be read.
     """
 
     def __init__(self, file: GameFile) -> None:
         problem = read_problem(file.problem)
-        self._world = World(_read_domain(file.domain), problem)
+        self.goal = problem.goal
+        self.world = World(_read_domain(file.domain), problem)
         self._grammar = read_grammar(file.grammar)
         # What stands in no fact is in no place: it counts for nothing, and is never spoken of.
         named = number_names({name for _, row in problem.facts for name in row})
-        self._names = {name: named.get(name, name) for name in self._world.types} | named
-        missing = self._world.parameters.keys() - self._grammar.actions.keys()
+        self._names = {name: named.get(name, name) for name in self.world.types} | named
+        missing = self.world.parameters.keys() - self._grammar.actions.keys()
         if missing:
             raise TaskError(f"the game's grammar has no phrases for the action {min(missing)!r}")
         self._lasting = frozenset(
             name
             for name, phrases in self._grammar.actions.items()
-            if self._grammar.predicates(phrases.command).isdisjoint(self._world.changing)
+            if self._grammar.predicates(phrases.command).isdisjoint(self.world.changing)
         )
         self._commands: dict[Move, str] = {}  # empty for a move that is none
         self._offered: dict[tuple[Any, ...], list[tuple[str, Move]]] = {}
@@ -58,7 +63,7 @@ class Game:
     @property
     def start(self) -> State:
         """The first state."""
-        return self._world.start
+        return self.world.start
 
     @functools.cached_property
     def intro(self) -> str:
@@ -72,19 +77,19 @@ class Game:
 
     def won(self, state: State) -> bool:
         """Whether the goal is reached."""
-        return self._world.won(state)
+        return self.world.won(state)
 
     def moves(self, state: State) -> dict[str, Move]:
         """What can be done, by its command, in the order of the commands."""
         moves: dict[str, Move] = {}
-        for action in self._world.parameters:
+        for action in self.world.parameters:
             for command, move in self._offers(action, state):
                 moves.setdefault(command, move)
         return dict(sorted(moves.items()))
 
     def play(self, state: State, move: Move) -> tuple[State, str]:
         """The state after a possible move, and its answer."""
-        after = self._world.apply(state, move)
+        after = self.world.apply(state, move)
         answer = self._grammar.actions[move.action].answer
         return after, self._grammar.write(answer, self._scene(after), self._filled(move))
 
@@ -106,31 +111,32 @@ class Game:
         Where it depends on one thing that changes, as going somewhere does on where one is, the answer is kept: these
         are most of a game's commands.
         """
-        reads = self._world.reads[action]
+        reads = self.world.reads[action]
         keep = len(reads) <= 1 and action in self._lasting
         key = (action, *(state[name].rows for name in reads)) if keep else ()
         if keep and key in self._offered:
             return self._offered[key]
-        moves = ((self._command(state, move), move) for move in self._world.moves(action, state))
+        moves = ((self.command(state, move), move) for move in self.world.moves(action, state))
         offers = [(command, move) for command, move in moves if command]
         if keep and len(self._offered) < _MOST_OFFERS:
             self._offered[key] = offers
         return offers
 
-    def _command(self, state: State, move: Move) -> str:
+    def command(self, state: State, move: Move) -> str:
+        """How a move is said; empty for one that does nothing."""
         if (known := self._commands.get(move)) is not None:
             return known
-        template = self._grammar.actions[move.action].command if self._world.does_something(move) else ()
+        template = self._grammar.actions[move.action].command if self.world.does_something(move) else ()
         command = self._grammar.write(template, self._scene(state), self._filled(move))
         if move.action in self._lasting:
             self._commands[move] = command
         return command
 
     def _filled(self, move: Move) -> Filled:
-        return dict(zip(self._world.parameters[move.action], move.objects, strict=True))
+        return dict(zip(self.world.parameters[move.action], move.objects, strict=True))
 
     def _scene(self, state: State) -> Scene:
-        return Scene(state, self._names, self._world.is_kind)
+        return Scene(state, self._names, self.world.is_kind)
 
 
 class NativeEngine:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.alfworld.engines import Engine, Reply, make_engine
+from agentgym.envs.alfworld.engines import Engine, Reply, cpu_seconds, make_engine
 from agentgym.errors import TaskError
 from agentgym.tasks import read_jsonl
 
@@ -126,13 +125,13 @@ def _compare(
 
 
 class _Clock:
-    """CPU seconds of this process, by what they were spent on."""
+    """CPU seconds, by what they were spent on."""
 
     def __init__(self) -> None:
         self.seconds = {"reset": 0.0, "step": 0.0}
 
     @contextlib.contextmanager
     def spent_on(self, what: str) -> Iterator[None]:
-        start = time.process_time()
+        start = cpu_seconds()
         yield
-        self.seconds[what] += time.process_time() - start
+        self.seconds[what] += cpu_seconds() - start

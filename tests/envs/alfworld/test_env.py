@@ -78,7 +78,7 @@ def test_a_folder_without_games_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"engine": "c++"}, "engine among native, got 'c\\+\\+'"),
+        ({"engine": "c++"}, "engine among native, alfworld, got 'c\\+\\+'"),
         ({"phrasing": "place"}, "phrasing among move, put"),
         ({"goal": "short"}, "goal among template, human"),
         ({"task_types": "look_at_obj_in_light"}, "task_types to be a list"),
