@@ -29,7 +29,10 @@ INFO_KEYS: dict[str, str] = {
     "segment": "int: how often the conversation was rewritten so far (context wrappers)",
     "context_tokens": "int: tokens of the conversation handed out (context wrappers)",
     "summary_requested": "bool: the next action is taken as a summary (ContextCompaction)",
-    "compaction": "Compaction: what the rewrite before this observation dropped and kept (ContextCompaction)",
+    "malformed": "bool: True where the reply was not in the asked form; absent otherwise (PublishedPrompts)",
+    "malformed_total": "int: how many replies of this episode were not (PublishedPrompts)",
+    "inadmissible_total": "int: how many were, with an action the environment refused (PublishedPrompts)",
+    "compaction": "Compaction: what the rewrite before this observation dropped and kept (context wrappers)",
 }
 
 

@@ -41,12 +41,14 @@ class ScriptedPolicy(Policy):
     env: gymnasium.Env[Any, Any] | None = None
     rng: np.random.Generator
     _summarizer: Any = None  # the wrapper that may ask for a summary
+    _writer: Any = None  # the wrapper that wants actions in a form of its own
 
     def for_episode(self, env: gymnasium.Env[Any, Any], rng: np.random.Generator) -> Self:
         """A fresh player for the episode that `env` has just begun."""
         player = copy.copy(self)
         player.env, player.rng = env, rng
         player._summarizer = _layer_with(env, "summary_requested")
+        player._writer = _layer_with(env, "write_action")
         player.start()
         return player
 
@@ -60,6 +62,10 @@ class ScriptedPolicy(Policy):
     def summary(self, conversation: Conversation) -> str:
         """What to write when a summary is asked for."""
         return SUMMARY
+
+    def written(self, action: str) -> str:
+        """The message by which the environment is sent this action: itself, or as a wrapper wants it written."""
+        return action if self._writer is None else str(self._writer.write_action(action))
 
     def act(self, conversations: Sequence[Conversation]) -> list[Reply]:
         """One action each; see `next_action`."""
@@ -113,7 +119,7 @@ class Random(ScriptedPolicy):
     def next_action(self, conversation: Conversation) -> str:
         """A fresh random action."""
         self.agent_env  # noqa: B018  # before for_episode there is nothing to draw from: say so
-        return self._draw()
+        return self.written(self._draw())
 
     def _admissible(self) -> str:
         actions = self.agent_env.admissible_actions()
@@ -142,7 +148,7 @@ class Repeat(Random):
     def next_action(self, conversation: Conversation) -> str:
         """The same action as before."""
         self.agent_env  # noqa: B018
-        return self._action
+        return self.written(self._action)
 
 
 class Gold(ScriptedPolicy):
@@ -157,7 +163,7 @@ class Gold(ScriptedPolicy):
 
     def next_action(self, conversation: Conversation) -> str:
         """What the solver does next."""
-        return self.agent_env.gold()
+        return self.written(self.agent_env.gold())
 
 
 class Scripted(ScriptedPolicy):

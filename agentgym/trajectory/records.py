@@ -70,11 +70,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a rewrite of the conversation did; `ContextCompaction` puts one into ``info["compaction"]``.
+    """What a rewrite of the conversation did; context wrappers put one into ``info["compaction"]``.
 
     Attributes:
         segment: number of the segment that begins with it, the first rewrite being 1.
-        strategy: "drop", "last", "rule", "policy" or the summarizer's name.
+        strategy: "drop", "last", "rule", "policy" or the summarizer's name; "window" of `PublishedPrompts`.
         before_tokens, after_tokens: of the conversation, by the wrapper's token counter.
         dropped: messages that are gone, in order; a cut message counts as dropped.
         kept: how many messages of the old conversation the new one holds unchanged.

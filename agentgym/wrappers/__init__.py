@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agentgym.wrappers.actions import IndexAction, TextFeatures
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
+from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
 
 if TYPE_CHECKING:
     from agentgym.wrappers.anti_hack import AntiHack
 
-__all__ = ["AntiHack", "ChatContext", "ContextCompaction", "RecordTrajectory"]
+__all__ = [
+    "AntiHack",
+    "ChatContext",
+    "ContextCompaction",
+    "IndexAction",
+    "PublishedPrompts",
+    "RecordTrajectory",
+    "TextFeatures",
+]
 
 
 def __getattr__(name: str) -> Any:

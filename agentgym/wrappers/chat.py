@@ -53,11 +53,7 @@ class ChatContext(AgentWrapper):
         system_prompt: str | None = None,
         tokens: TokenSource | None = None,
     ) -> None:
-        if not isinstance(env.observation_space, spaces.UnicodeText):
-            raise UsageError(
-                f"{type(self).__name__} makes conversations out of text: expected observations in "
-                f"UnicodeText, got {env.observation_space}"
-            )
+        expect_text(self, env)
         super().__init__(env, system_prompt=system_prompt, tokens=tokens)
         self.observation_space = spaces.Conversation()
         self._system_prompt = system_prompt
@@ -90,3 +86,12 @@ class ChatContext(AgentWrapper):
         if prompt is None:
             prompt = self.env.get_wrapper_attr("system_prompt")
         return (system(prompt), user(observation)) if prompt else (user(observation),)
+
+
+def expect_text(wrapper: AgentWrapper, env: gymnasium.Env[Any, Any]) -> None:
+    """Refuse an environment whose observations are not text, with a `UsageError`."""
+    if not isinstance(env.observation_space, spaces.UnicodeText):
+        raise UsageError(
+            f"{type(wrapper).__name__} reads text: expected observations in UnicodeText, "
+            f"got {env.observation_space}"
+        )
