@@ -26,10 +26,12 @@ from agentgym.errors import UsageError, whole_number
 from agentgym.policies import Policy, make_policy
 from agentgym.registration import require
 from agentgym.trajectory.records import Trajectory
+from agentgym.trajectory.salvage import append_or_mark
 from agentgym.trajectory.store import TrajectoryStore
 from agentgym.workers import Env, Job, Run, close_quietly, stacked
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
+from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
 
 __all__ = ["collect", "make_env"]
@@ -43,6 +45,7 @@ def make_env(
     keep_last: int = 2,
     summarizer: Any = "rule",
     tokens: Any = "chars",
+    prompts: str | Mapping[str, Any] | None = None,
     anti_hack: Literal["block", "audit"] | None = None,
     penalty: float = 0.0,
     mask_blocked: bool = False,
@@ -59,6 +62,7 @@ def make_env(
         summarizer: how history is rewritten, see `ContextCompaction`; also a model for `make_policy`, ``"hf:..."`` or
             ``"openai:..."``, that writes summaries.
         tokens: how tokens are counted, see `ContextCompaction`.
+        prompts: instead of conversations, prompts as published: a form of `PublishedPrompts`, or its keywords.
         anti_hack: put a monitor in front of every tool call, see `AntiHack`: "block" or "audit"; None for none.
         penalty: with "block", taken off the reward for each blocked call.
         mask_blocked: with "block", leave replies with a blocked call out of the loss.
@@ -77,7 +81,12 @@ def make_env(
         env = AntiHack(env, mode=anti_hack, penalty=penalty, mask_blocked=mask_blocked)
     elif penalty or mask_blocked:
         raise UsageError("penalty and mask_blocked mean something only with anti_hack='block'")
-    if compact is None:
+    if prompts is not None:
+        if compact is not None:
+            raise UsageError("give prompts or compact, not both: a prompt holds its own window of turns")
+        form = {"form": prompts} if isinstance(prompts, str) else prompts
+        env = PublishedPrompts(env, **{"tokens": tokens, **form})
+    elif compact is None:
         env = ChatContext(env)
     else:
         room = compact // 4 if reply_tokens is None else reply_tokens
@@ -103,7 +112,9 @@ def collect(
     workers: int | None = None,
     tasks: Sequence[str | int] | None = None,
     group_size: int = 1,
+    first: int = 0,
     episode_timeout: float | None = None,
+    lockstep: bool = False,
     on_finish: Callable[[Trajectory], None] | None = None,
     **stack: Any,
 ) -> list[Trajectory]:
@@ -132,10 +143,15 @@ def collect(
             episodes that stand there are not run again, except those with an infrastructure error, whose new line
             then counts. `episodes` may be larger than before. What is in the tasks belongs to the settings.
         workers: environments at a time; by default what the policy suggests, at least one for each core.
-        tasks: ids or indices to go through in turn; by default each episode draws one.
+        tasks: ids or indices to go through in turn, from the first episode on; by default each episode draws one.
         group_size: this many episodes in a row share task and environment seed and differ in the policy's
             randomness only: a group, for estimators that compare siblings.
-        episode_timeout: wall seconds an episode may take, reset and policy included.
+        first: number of the first episode, a multiple of `group_size`: calls (or machines) that each play a part of a
+            run play what one call would.
+        episode_timeout: wall seconds an episode may take, reset and policy included; in lockstep without the policy.
+        lockstep: ask the policy only when every running episode waits for it, in the order of the episodes. Then the
+            batches repeat from run to run, and with them the last bits of a model's arithmetic; all wait for the
+            slowest environment.
         on_finish: called with each new trajectory, after it is written, in the caller's thread.
         **stack: for `make_env`, where `env` is an id.
 
@@ -146,6 +162,8 @@ def collect(
     """
     whole_number("group_size", group_size, least=1)
     whole_number("seed", seed, least=0)
+    if whole_number("first", first, least=0) % group_size:
+        raise UsageError(f"expected first to be a multiple of group_size={group_size}, got {first}")
     if episodes is not None:
         whole_number("episodes", episodes, least=0)
     if workers is not None:
@@ -189,11 +207,15 @@ def collect(
         close_quietly(probe)
     if episodes is None:
         episodes = len(chosen) * group_size
-    jobs = [_job(i, f"{name}/{policy.name}/{seed}/{i}", seed, chosen, group_size) for i in range(episodes)]
+    prefix = f"{name}/{policy.name}/{seed}/"
+    jobs = []
+    for n in range(episodes):
+        task = chosen[n // group_size % len(chosen)] if chosen else None
+        jobs.append(_job(first + n, prefix, seed, task, (first + n) // group_size))
 
     with contextlib.ExitStack() as held:
         store = None if out is None else held.enter_context(_open(Path(out), settings))
-        return _run(make, name, policy, jobs, store, workers, episode_timeout, on_finish)
+        return _run(make, name, policy, jobs, store, workers, episode_timeout, lockstep, on_finish)
 
 
 def _run(
@@ -204,6 +226,7 @@ def _run(
     store: TrajectoryStore | None,
     workers: int | None,
     episode_timeout: float | None,
+    lockstep: bool,
     on_finish: Callable[[Trajectory], None] | None,
 ) -> list[Trajectory]:
     """Play the jobs that the store does not hold."""
@@ -211,11 +234,11 @@ def _run(
     missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
     if missing:
         count = workers or policy.workers or max(policy.max_batch, os.cpu_count() or 1)
-        run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout)
+        run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout, lockstep)
         with contextlib.closing(run.results()) as results:
             for trajectory in results:
                 if store is not None:
-                    trajectory = _written(store, trajectory)
+                    trajectory = append_or_mark(store, trajectory)
                 finished[trajectory.id] = trajectory
                 if on_finish is not None:
                     on_finish(trajectory)
@@ -225,10 +248,9 @@ def _run(
 # -- preparation ----------------------------------------------------------------------------------------------------
 
 
-def _job(index: int, id_: str, seed: int, tasks: Sequence[str | int], group_size: int) -> Job:
-    group = index // group_size
+def _job(index: int, prefix: str, seed: int, task: str | int | None, group: int) -> Job:
     env_seed = int(np.random.SeedSequence((seed, 0, group)).generate_state(1)[0])
-    return Job(index, id_, env_seed, (seed, 1, index), tasks[group % len(tasks)] if tasks else None, group)
+    return Job(index, f"{prefix}{index}", env_seed, (seed, 1, index), task, group)
 
 
 def _choose_tasks(env: Env, tasks: Sequence[str | int] | None, episodes: int | None) -> Sequence[str | int]:
@@ -339,64 +361,3 @@ def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
         partial = path.with_suffix(".tmp")
         partial.write_text(json.dumps(settings, indent=1), encoding="utf-8")
         partial.replace(path)  # whole or not at all
-
-
-# -- writing --------------------------------------------------------------------------------------------------------
-
-
-def _written(store: TrajectoryStore, trajectory: Trajectory) -> Trajectory:
-    """Write a trajectory. One that cannot be written is an episode that broke; what can be kept of it is."""
-    try:
-        store.append(trajectory)
-        return trajectory
-    except UsageError as error:
-        problem = str(error)
-    # Foreign values come in where the record holds JSON of any form.
-    trajectory.verdict = _writable(trajectory.verdict)
-    trajectory.extra = _writable(trajectory.extra)
-    for step in trajectory.steps:
-        step.info = _writable(step.info)
-        for call in step.calls:
-            call.arguments = _writable(call.arguments)
-    for event in trajectory.events:
-        event.data = _writable(event.data)
-    trajectory.infrastructure_error = problem
-    trajectory.reward = trajectory.resolved = None
-    trajectory.terminated = trajectory.truncated = False
-    with contextlib.suppress(UsageError):
-        store.append(trajectory)
-        return trajectory
-    # It is somewhere else, as in the log-probs of a policy: say only that the episode was there.
-    bare = Trajectory(
-        trajectory.id,
-        trajectory.env_id,
-        trajectory.task_id if isinstance(trajectory.task_id, str) else "",
-        trajectory.seed,
-        trajectory.policy,
-        reward=None,
-        infrastructure_error=problem,
-        started=trajectory.started,
-        seconds=trajectory.seconds,
-        extra=trajectory.extra,
-    )
-    store.append(bare)
-    return bare
-
-
-def _writable(value: Any) -> Any:
-    """The value without the parts that JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {k: _writable(v) for k, v in value.items() if isinstance(k, str) and _can_be_written(v)}
-    if isinstance(value, list | tuple):
-        return [_writable(item) for item in value if _can_be_written(item)]
-    return value
-
-
-def _can_be_written(value: Any) -> bool:
-    if isinstance(value, Mapping | list | tuple):
-        return True  # in part
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        return False
-    return True

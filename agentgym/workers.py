@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ import numpy as np
 from agentgym.errors import ContextOverflow, InfrastructureError
 from agentgym.messages import Conversation
 from agentgym.policies.base import Policy, Reply, replies
-from agentgym.policies.batching import BatchServer, ServerStopped
+from agentgym.policies.batching import BatchServer, LockstepServer, ServerStopped
 from agentgym.spaces import Conversation as ConversationSpace
 from agentgym.trajectory.records import Trajectory
 from agentgym.wrappers.chat import ChatContext
@@ -52,6 +52,7 @@ class _Worker:
     def __init__(self, run: Run) -> None:
         self.job: Job | None = None
         self.started = 0.0  # monotonic seconds, of the present job
+        self.waits = False  # in lockstep, for everybody else: that is no time of its own
         self.stopped = False  # whatever it still does, nobody waits for
         self.thread = threading.Thread(target=run.work, args=(self,), name="agentgym-rollout", daemon=True)
 
@@ -67,6 +68,7 @@ class Run:
         jobs: Sequence[Job],
         workers: int,
         episode_timeout: float | None,
+        lockstep: bool,
     ) -> None:
         self.make = make
         self.env_id = env_id
@@ -76,7 +78,9 @@ class Run:
         self.episode_timeout = episode_timeout
         self.outcomes: queue.SimpleQueue[tuple[_Worker, Trajectory | BaseException]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # a worker takes or returns a job, or is abandoned: one at a time
-        self.server = BatchServer(policy, self.busy) if policy.max_batch > 1 else None
+        self.lockstep = LockstepServer(policy, workers) if lockstep else None
+        batched = BatchServer(policy, self.busy) if policy.max_batch > 1 else None
+        self.server: BatchServer | None = self.lockstep or batched
         self.workers = [_Worker(self) for _ in range(workers)]
 
     def busy(self) -> int:
@@ -114,7 +118,7 @@ class Run:
         if self.episode_timeout is None:
             return None
         with self.lock:
-            starts = [worker.started for worker in self.workers if worker.job is not None]
+            starts = [w.started for w in self.workers if w.job is not None and not w.waits]
         first = min(starts, default=time.monotonic())
         return max(0.001, first + self.episode_timeout - time.monotonic())
 
@@ -125,7 +129,7 @@ class Run:
             with self.lock:
                 seconds = time.monotonic() - worker.started
                 job = worker.job
-                if job is None or seconds < self.episode_timeout:
+                if job is None or worker.waits or seconds < self.episode_timeout:
                     continue
                 worker.stopped = True
                 self.workers[position] = _Worker(self)
@@ -169,6 +173,8 @@ class Run:
             if not worker.stopped:
                 self.outcomes.put((worker, error))
         finally:
+            if self.lockstep is not None and not worker.stopped:  # else another took its place
+                self.lockstep.leave()
             if env is not None:
                 close_quietly(env)
 
@@ -198,7 +204,7 @@ class Run:
         except (Exception, SystemExit) as error:
             return self._failed(job, recorder, error, time.monotonic() - started)
         rng = np.random.default_rng(job.rng_seed)
-        answer = self._answerer(self.policy.for_episode(env, rng), rng)
+        answer = self._answerer(self.policy.for_episode(env, rng), rng, job.index)
         clock = time.perf_counter
         over = False
         while not over:
@@ -206,7 +212,8 @@ class Run:
                 raise ServerStopped
             asked = clock()
             try:
-                reply = answer(conversation)
+                with self._waiting(worker):
+                    reply = answer(conversation)
             except InfrastructureError as error:
                 return self._failed(job, recorder, error, time.monotonic() - started)
             except ContextOverflow as error:  # the agent ran out, as at a limit of turns: that is a result
@@ -220,11 +227,29 @@ class Run:
             over = terminated or truncated
         return self._labelled(recorder.trajectory, job)
 
-    def _answerer(self, acting: Policy, rng: np.random.Generator) -> Callable[[Conversation], Reply]:
+    @contextlib.contextmanager
+    def _waiting(self, worker: _Worker) -> Iterator[None]:
+        """In lockstep a reply comes when the slowest has asked: leave the wait out of the episode's time."""
+        if self.lockstep is None:
+            yield
+            return
+        began = time.monotonic()
+        with self.lock:
+            worker.waits = True
+        try:
+            yield
+        finally:
+            with self.lock:
+                worker.waits = False
+                worker.started += time.monotonic() - began
+
+    def _answerer(
+        self, acting: Policy, rng: np.random.Generator, order: int
+    ) -> Callable[[Conversation], Reply]:
         """How this episode asks its policy. Each question has a seed of its own where the policy takes one."""
         if self.server is not None and acting is self.policy:
             server = self.server
-            return lambda conversation: server.ask(conversation, int(rng.integers(1 << 63)))
+            return lambda conversation: server.ask(conversation, int(rng.integers(1 << 63)), order)
         if acting.takes_seeds:
             return lambda conversation: replies(acting, (conversation,), (int(rng.integers(1 << 63)),))[0]
         return lambda conversation: replies(acting, (conversation,), ())[0]

@@ -656,3 +656,88 @@ def test_killed_and_resumed(tmp_path, how):
     whole = list(TrajectoryStore(tmp_path / "whole" / "trajectories.jsonl"))
     assert len({t.id for t in resumed}) == len(resumed) == 60
     assert sorted(told(resumed)) == sorted(told(whole))
+
+
+def test_parts_of_a_run_are_what_the_whole_would_be():
+    whole = told(collect(Walk, "random", episodes=8, seed=2, group_size=2))
+    parts = [collect(Walk, "random", episodes=4, seed=2, group_size=2, first=first) for first in (0, 4)]
+    assert [*told(parts[0]), *told(parts[1])] == whole
+    assert [t.extra["group"] for t in parts[1]] == [2, 2, 3, 3]
+    chosen = collect(Walk, "null", episodes=4, group_size=2, first=6, tasks=["t1", "t4"])
+    assert [t.task_id for t in chosen] == ["t1", "t1", "t4", "t4"]
+    with pytest.raises(UsageError, match="first to be a multiple of group_size=2, got 3"):
+        collect(Walk, "null", episodes=4, group_size=2, first=3)
+
+
+class Sleepy(Walk):
+    """Takes its time, never the same, and ends when it is told to."""
+
+    def respond(self, action):
+        time.sleep(random.random() / 500)
+        if action.endswith("stop"):
+            self.finish()
+        return super().respond(action)
+
+
+class Batches(Policy):
+    """Remembers who was asked together; answers with a text that depends on the seed."""
+
+    max_batch = 64
+    takes_seeds = True
+
+    def __init__(self):
+        self.batches = []
+
+    def act(self, conversations, *, seeds):
+        self.batches.append([conversation[0].content for conversation in conversations])
+        return [Reply(f"{seed % 100}{' stop' if seed % 3 == 0 else ''}") for seed in seeds]
+
+
+def test_lockstep_asks_for_the_same_batches():
+    runs = []
+    for workers in (5, 5, 9):
+        policy = Batches()
+        trajectories = collect(Sleepy, policy, episodes=9, seed=4, workers=workers, lockstep=True)
+        runs.append((policy.batches, told(trajectories)))
+    assert runs[0] == runs[1]
+    assert len(runs[0][0][0]) == 5
+    assert runs[2][1] == runs[0][1], "how many run at once is nobody's business"
+    # All nine at once: a batch holds everybody who has not ended, in order.
+    prompts = [prompt for _, _, _, prompt, *_ in runs[2][1]]
+    turns = [len(steps) for *_, steps in runs[2][1]]
+    assert len(set(turns)) > 1
+    expected = [[p for p, n in zip(prompts, turns, strict=True) if n > k] for k in range(max(turns))]
+    assert runs[2][0] == expected
+
+
+def test_lockstep_keeps_to_the_policy_s_batch_size_and_survives_failures():
+    class Fails(Sleepy):
+        def begin(self, task):
+            if task.id == "t3":
+                raise InfrastructureError("no room")
+            return super().begin(task)
+
+    policy = Batches()
+    policy.max_batch = 2
+    trajectories = collect(Fails, policy, episodes=None, workers=5, lockstep=True)
+    assert [bool(t.infrastructure_error) for t in trajectories] == [False, False, False, True, False]
+    assert {len(batch) for batch in policy.batches} <= {1, 2}
+    assert len(policy.batches[0]) == len(policy.batches[1]) == 2
+
+    class Broken(Batches):
+        def act(self, conversations, *, seeds):
+            raise ZeroDivisionError("a bug of the policy")
+
+    with pytest.raises(ZeroDivisionError):
+        collect(Walk, Broken(), episodes=6, workers=3, lockstep=True)
+
+
+def test_lockstep_replaces_an_environment_that_hangs():
+    class Hangs(Walk):
+        def respond(self, action):
+            if self.episode.task.id == "t1":
+                time.sleep(2.0)
+            return super().respond(action)
+
+    trajectories = collect(Hangs, Batches(), episodes=None, workers=2, lockstep=True, episode_timeout=0.5)
+    assert [bool(t.infrastructure_error) for t in trajectories] == [False, True, False, False, False]

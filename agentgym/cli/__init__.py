@@ -10,7 +10,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agentgym.cli import console
 from agentgym.errors import InfrastructureError, UsageError, nearest
@@ -28,7 +28,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "data": ("data", "say where an environment's official data comes from, and check a folder of it"),
     "shop": ("shop", "replay recorded episodes of the original WebShop"),
     "swe": ("swe", "make, import, prove, audit, judge and grade repository repair tasks"),
-    "alfworld": ("alfworld", "ALFWorld's games: play recorded episodes again"),
+    "web": ("web", "judge a page by using it in a real browser"),
+    "alfworld": ("alfworld", "ALFWorld's games: make new ones, play recorded episodes again"),
 }
 
 
@@ -42,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _dispatch(words))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command as every command here runs: its exit code, and one line on standard error where it fails."""
     # `module:Id-v0` and `module:attribute` name the user's own code in the folder they stand in; the console script
     # does not put it on the path, `python -m` does.
     # Last, so that a file there never stands in for a module of the standard library.
@@ -49,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.path.append(os.getcwd())
     try:
         with console.short_warnings():
-            return _dispatch(words)
+            return command()
     except console.HelpShown:
         return console.OK
     except KeyboardInterrupt as interrupt:

@@ -24,7 +24,9 @@ T = TypeVar("T")
 RECORDS = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RECORDS.jsonl")]]  # of SWE tasks
 
 
-def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str]) -> T:
+def parse(
+    arguments: type[T], verb: str, text: str | None, words: Sequence[str], *, prefix: str = "agentgym "
+) -> T:
     """Read `words` into a dataclass.
 
     Args:
@@ -32,6 +34,7 @@ def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str])
         verb: as the user wrote it.
         text: what ``--help`` says first: the docstring of the verb's module.
         words: what stands after the verb.
+        prefix: what stands before it.
 
     Raises:
         UsageError: in one line, where tyro would draw a box.
@@ -42,7 +45,7 @@ def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str])
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
                 arguments,
-                prog=f"agentgym {verb}",
+                prog=prefix + verb,
                 description=inspect.cleandoc(text or ""),
                 args=words,
                 config=(tyro.conf.FlagCreatePairsOff,),
@@ -50,7 +53,7 @@ def parse(arguments: type[T], verb: str, text: str | None, words: Sequence[str])
     except SystemExit as end:
         if not end.code:
             raise console.HelpShown from None
-        raise UsageError(f"{_first_part(complaint.getvalue())}; see agentgym {verb} --help") from None
+        raise UsageError(f"{_first_part(complaint.getvalue())}; see {prefix}{verb} --help") from None
 
 
 def _first_part(box: str) -> str:

@@ -15,7 +15,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,7 +24,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
-from agentgym.cli.arguments import parse, read_pairs, read_run, try_once, what_was_run
+from agentgym.cli.arguments import parse, read_run, try_once, what_was_run
+from agentgym.cli.stack import Stack
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.registration import require
 
@@ -49,37 +50,11 @@ class Args:
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Episodes at a time. Default: what suits the policy."""
 
-    set: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]] = ()
-    """A keyword of the environment; the value is JSON or text."""
-    tasks: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None
-    """A file of tasks instead of the environment's own."""
-    split: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Which tasks to draw from: train, test, ..., all."""
     task: tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="ID")]] = ()
     """Play this task instead of drawing; several are played in turn."""
-    max_turns: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Truncate episodes after this many turns."""
     episode_timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
     """Cut an episode off after this long."""
-
-    compact: Annotated[int | None, tyro.conf.arg(metavar="TOKENS")] = None
-    """Keep the conversation under this budget."""
-    reply_tokens: Annotated[int | None, tyro.conf.arg(metavar="TOKENS")] = None
-    """With --compact: room kept for the next reply. Default: a quarter of the budget."""
-    keep_last: Annotated[int | None, tyro.conf.arg(metavar="TURNS")] = None
-    """With --compact: turns that stay as they are. Default: 2."""
-    tokens: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """With --compact: how tokens are counted: chars, hf:NAME, module:attribute. Default: the model's own for a policy
-    hf:NAME, else chars, a quarter of the characters."""
-    summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, openai:MODEL, module:name."""
-
-    anti_hack: Annotated[Literal["block", "audit"] | None, tyro.conf.arg(metavar="block|audit")] = None
-    """Watch every tool call; block: what crosses a line does not run and is answered as if it had found nothing."""
-    penalty: Annotated[float | None, tyro.conf.arg(metavar="X")] = None
-    """With --anti-hack block: taken off the reward for each blocked call. Default: 0."""
-    mask_blocked: bool = False
-    """With --anti-hack block: leave replies with a blocked call out of the loss."""
+    stack: tyro.conf.OmitArgPrefixes[Stack] = field(default_factory=Stack)
 
     temperature: Annotated[float | None, tyro.conf.arg(metavar="T")] = None
     """For policies that sample."""
@@ -125,11 +100,15 @@ def _play(args: Args) -> list[Trajectory]:
     from agentgym.policies import make_policy
     from agentgym.rollout import collect, make_env
 
-    sampling = _given(args, "temperature", "max_new_tokens", "base_url")
-    make = functools.partial(
-        make_env, args.env, env_kwargs=_env_kwargs(args), **_context(args), **_monitor(args)
-    )
-    tasks = try_once(make, reset=args.compact is not None)  # whether a budget holds the task shows at a reset
+    options = {
+        "temperature": args.temperature,
+        "max_new_tokens": args.max_new_tokens,
+        "base_url": args.base_url,
+    }
+    sampling = {name: value for name, value in options.items() if value is not None}
+    make = functools.partial(make_env, args.env, **args.stack.keywords(args.policy))
+    # Whether a budget holds the task, or a form of prompts finds it, shows at a reset.
+    tasks = try_once(make, reset=args.stack.compact is not None or args.stack.prompts is not None)
     total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
     with (
         contextlib.closing(make_policy(args.policy, **sampling)) as policy,
@@ -150,45 +129,6 @@ def _play(args: Args) -> list[Trajectory]:
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_what_was_kept(args)) from None
-
-
-def _given(args: Args, *names: str) -> dict[str, Any]:
-    """The flags among `names` that the user gave."""
-    return {name: value for name in names if (value := getattr(args, name)) is not None}
-
-
-def _env_kwargs(args: Args) -> dict[str, Any]:
-    kwargs = read_pairs(args.set)
-    flags = _given(args, "tasks", "split", "max_turns")
-    for twice in kwargs.keys() & flags.keys():
-        raise UsageError(f"{twice} is given both by --set and by a flag of its own")
-    return kwargs | flags
-
-
-def _context(args: Args) -> dict[str, Any]:
-    """Keywords of `make_env` for the context wrapper."""
-    details = _given(args, "reply_tokens", "keep_last", "summarizer", "tokens")
-    if args.compact is None:
-        for name in details:
-            raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
-        return {}
-    if details.get("summarizer", "").startswith(("hf:", "openai:")):
-        from agentgym.policies import make_policy
-
-        details["summarizer"] = make_policy(details["summarizer"])
-    if args.policy.startswith("hf:"):  # the budget is that model's
-        details.setdefault("tokens", args.policy)
-    return {"compact": args.compact} | details
-
-
-def _monitor(args: Args) -> dict[str, Any]:
-    """Keywords of `make_env` for the monitor."""
-    details = _given(args, "penalty") | ({"mask_blocked": True} if args.mask_blocked else {})
-    if args.anti_hack is None:
-        for name in details:
-            raise UsageError(f"--{name.replace('_', '-')} means something only with --anti-hack block")
-        return {}
-    return {"anti_hack": args.anti_hack} | details
 
 
 def _finished(out: str | None) -> int:

@@ -22,6 +22,8 @@ class ServerStopped(Exception):
 class _Request:
     conversation: Conversation
     seed: int
+    order: int = 0
+    leaves: bool = False  # nothing is asked: somebody who asked will ask no more
     done: threading.Event = field(default_factory=threading.Event)
     answer: Reply | BaseException | None = None
 
@@ -57,14 +59,19 @@ class BatchServer:
             self._stopped = True
             self._waiting.put(None)
 
-    def ask(self, conversation: Conversation, seed: int) -> Reply:
+    def ask(self, conversation: Conversation, seed: int, order: int = 0) -> Reply:
         """Wait for the reply to a conversation.
+
+        Args:
+            conversation: what to answer.
+            seed: of the sampling.
+            order: where it stands in a batch of `LockstepServer`; no other server looks at it.
 
         Raises:
             ServerStopped: `stop` came first.
             Exception: whatever the policy raised for the batch.
         """
-        request = _Request(conversation, seed)
+        request = _Request(conversation, seed, order)
         with self._lock:
             if self._stopped:
                 raise ServerStopped
@@ -79,10 +86,12 @@ class BatchServer:
         while (first := self._waiting.get()) is not None and not self._stopped:
             batch = self._gather(first)
             start = time.perf_counter()
-            answers = self._answers(batch)
+            for at in range(0, len(batch), self.policy.max_batch):
+                part = batch[at : at + self.policy.max_batch]
+                for request, answer in zip(part, self._answers(part), strict=True):
+                    request.answer = answer
             self._last_seconds = time.perf_counter() - start
-            for request, answer in zip(batch, answers, strict=True):
-                request.answer = answer
+            for request in batch:
                 request.done.set()
         left = first
         with contextlib.suppress(queue.Empty):
@@ -119,3 +128,40 @@ class BatchServer:
             return [*answers[:at], error, *answers[at:]]
         except BaseException as error:
             return [error] * len(batch)
+
+
+class LockstepServer(BatchServer):
+    """Answers when everybody who may ask waits, in order: the same run asks the policy for the same batches.
+
+    How long an environment takes then has no influence on who shares a batch, and so none on the last bits of the
+    arithmetic. The price is that all wait for the slowest.
+
+    Args:
+        policy: asked from one thread only.
+        live: how many threads ask; each says `leave` when it will ask no more.
+    """
+
+    def __init__(self, policy: Policy, live: int) -> None:
+        super().__init__(policy, lambda: self._live)
+        self._live = live
+
+    def leave(self) -> None:
+        """The calling thread asks no more."""
+        with self._lock:
+            self._waiting.put(_Request((), 0, leaves=True))
+
+    def _gather(self, first: _Request) -> list[_Request]:
+        batch: list[_Request] = []
+        request: _Request | None = first
+        while request is not None:
+            if request.leaves:
+                self._live -= 1
+            else:
+                batch.append(request)
+            if len(batch) >= self._live:
+                return sorted(batch, key=lambda request: request.order)
+            request = self._waiting.get()
+        self._waiting.put(None)  # for `_serve`; who waits here is told as well
+        for request in batch:
+            self._waiting.put(request)
+        return []

@@ -11,7 +11,7 @@ import gymnasium
 import pytest
 
 from agentgym.cli.arguments import parse
-from agentgym.cli.run import Args, _context
+from agentgym.cli.run import Args
 from tests.cli.tiny import BROKEN, TINY
 
 KEYS = (
@@ -108,7 +108,8 @@ def test_the_budget_is_counted_as_told(call, tmp_path):
 
 def test_a_model_counts_its_own_tokens():
     def tokens(*words):
-        return _context(parse(Args, "run", "", [TINY, *words])).get("tokens")
+        args = parse(Args, "run", "", [TINY, *words])
+        return args.stack.keywords(args.policy).get("tokens")
 
     assert tokens("--policy", "hf:smollm2", "--compact", "900") == "hf:smollm2"
     assert tokens("--policy", "hf:smollm2", "--compact", "900", "--tokens", "chars") == "chars"
