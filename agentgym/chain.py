@@ -61,10 +61,10 @@ class ToolRunner:
         try:
             calls = self.protocol.parse(action, self._checker)
         except ParseError as error:
-            return f"Invalid action: {error}", True
+            return self.protocol.render_invalid(str(error)), True
         problems = [problem for call in calls if (problem := self._checker.problem(call))]
         if problems:
-            return f"Invalid action: {'; '.join(problems)}", True
+            return self.protocol.render_invalid("; ".join(problems)), True
         for call in calls:
             records.append(self._call(call))
             if self._episode.done:  # type: ignore[union-attr]  # a step is running

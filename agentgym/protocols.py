@@ -55,6 +55,10 @@ class Protocol(abc.ABC):
         """The answers as the policy reads them, in the order of the calls."""
         return "\n".join(record.result.text for record in records)
 
+    def render_invalid(self, problem: str) -> str:
+        """The answer to an action without a readable call; `problem` says what was expected."""
+        return f"Invalid action: {problem}"
+
 
 class Hermes(Protocol):
     """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, any number of them; text around is free.
@@ -236,6 +240,8 @@ class BashBlock(Protocol):
         if call.name != "bash" or set(call.arguments) != {"command"}:
             raise UsageError(f"protocol 'bash' can only write bash(command=...), got {call.name}")
         command = call.arguments["command"]
+        if not isinstance(command, str):
+            raise UsageError(f"protocol 'bash' can only write a text, got {command!r:.80}")
         if any(line.rstrip() == "```" for line in command.split("\n")):
             raise UsageError("protocol 'bash' cannot write a command with a line that is only ```")
         return f"```bash\n{command}\n```"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.core import AgentEnv, Task, Verdict, tool
 from agentgym.errors import MissingDependency, UsageError
 from agentgym.protocols import PROTOCOLS, Hermes, ParseError, make_protocol
 from agentgym.tools import MAX_NESTING, ArgumentChecker, CallRecord, Tool, ToolCall, ToolResult
@@ -420,3 +421,34 @@ def test_description_says_how_to_call_and_what(protocol):
 def test_the_module_needs_no_json_repair():
     code = "import sys; sys.modules['json_repair'] = None; import agentgym.protocols"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_protocol_words_its_own_answer_to_an_invalid_action():
+    class Curt(Hermes):
+        def render_invalid(self, problem):
+            return f"?? {problem.split(';')[0]}"
+
+    class Adder(AgentEnv):
+        tasks = (Task("only"),)
+
+        def begin(self, task):
+            return "Add."
+
+        @tool
+        def add(self, number: int) -> str:
+            """Add a number.
+
+            Args:
+                number: any.
+            """
+            return str(number)
+
+        def verify(self, episode):
+            return Verdict(0.0)
+
+    for protocol, answer in ((Hermes(), "Invalid action: no tool call"), (Curt(), "?? no tool call")):
+        env = Adder(protocol=protocol)
+        env.reset(seed=0)
+        observation, *_, info = env.step("nothing")
+        assert observation.startswith(answer)
+        assert info["invalid_action"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium
@@ -71,15 +71,11 @@ def invalid_actions(subject: Subject) -> str:
             )
             if tools:
                 _is_invalid(step, f"the unreadable action {short(action, 40)}")
-        odd = 0
-        if protocol.name != "bash":  # which cannot even write most of these
-            for name, call in _wrong_calls(tools):
-                what = f"a call with {name}"
-                step = _costs_a_turn(env, agent_env, protocol.render_call(call), what, subject.seed)
-                _is_invalid(step, what)
-        for name, action in _odd_calls(tools, protocol):
-            odd += 1
-            _costs_a_turn(env, agent_env, action, name, subject.seed)
+        for what, action in _written(_wrong_calls(tools), protocol):
+            _is_invalid(_costs_a_turn(env, agent_env, action, what, subject.seed), what)
+        odd = list(_written(_odd_calls(tools), protocol))
+        for what, action in odd:
+            _costs_a_turn(env, agent_env, action, what, subject.seed)
         for not_text in (None, 3, b"take"):
             try:
                 env.step(not_text)
@@ -90,7 +86,7 @@ def invalid_actions(subject: Subject) -> str:
             )
         _refused_or_answered(env, "\ud800")
         start(env, seed=subject.seed)  # still usable
-    return f"{len(_UNREADABLE)} unreadable actions, {odd} calls with odd arguments"
+    return f"{len(_UNREADABLE)} unreadable actions, {len(odd)} calls with odd arguments"
 
 
 def _costs_a_turn(env: Env, agent_env: AgentEnv, action: str, what: str, seed: int) -> Step:
@@ -136,30 +132,39 @@ def _wrong_calls(tools: tuple[Tool, ...]) -> Iterator[tuple[str, ToolCall]]:
     """Calls that fit no tool: each must be answered as invalid."""
     if not tools:
         return
-    yield "an unknown tool", ToolCall("no_such_tool")
+    yield "a call with an unknown tool", ToolCall("no_such_tool")
     for tool in tools:
         arguments = _plain_arguments(tool)
         yield (
-            f"an unknown argument of {tool.name}",
+            f"a call with an unknown argument of {tool.name}",
             ToolCall(tool.name, FrozenDict(arguments | {"no_such": 1})),
         )
         for missing in json.loads(tool.schema)["required"]:
             rest = {key: value for key, value in arguments.items() if key != missing}
-            yield f"{tool.name} without {missing!r}", ToolCall(tool.name, FrozenDict(rest))
+            yield f"a call with {tool.name} without {missing!r}", ToolCall(tool.name, FrozenDict(rest))
 
 
-def _odd_calls(tools: tuple[Tool, ...], protocol: Protocol) -> Iterator[tuple[str, str]]:
+def _odd_calls(tools: tuple[Tool, ...]) -> Iterator[tuple[str, ToolCall]]:
     """Calls that fit the schema and hold odd values, and some that miss its types: anything but a crash will do."""
     for tool in tools:
         for name, entry in json.loads(tool.schema)["properties"].items():
             kind = entry["type"][0] if isinstance(entry["type"], list) else entry["type"]
             for value in () if "enum" in entry else (*_ODD_VALUES[kind], None, ["x"]):
                 call = ToolCall(tool.name, FrozenDict(_plain_arguments(tool) | {name: value}))
-                # A lone surrogate can only arrive escaped, inside JSON.
-                yield (
-                    f"{tool.name} with {name}={short(value, 30)}",
-                    protocol.render_call(call).replace("\ud800", "\\ud800"),
-                )
+                yield f"{tool.name} with {name}={short(value, 30)}", call
+
+
+def _written(calls: Iterable[tuple[str, ToolCall]], protocol: Protocol) -> Iterator[tuple[str, str]]:
+    """The calls as actions; those that the protocol cannot even write are left out."""
+    for what, call in calls:
+        try:
+            action = protocol.render_call(call)
+        except UsageError:
+            continue
+        yield (
+            what,
+            action.replace("\ud800", "\\ud800"),
+        )  # a lone surrogate can only arrive escaped, inside JSON
 
 
 def _plain_arguments(tool: Tool) -> dict[str, Any]:
