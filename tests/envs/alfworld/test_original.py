@@ -366,15 +366,13 @@ def test_environments_show_the_same(tmp_path: Path) -> None:
 
 @needs_alfworld
 @pytest.mark.slow
-def test_engines_agree_on_generated_games(tmp_path: Path) -> None:
-    types = ("pick_heat_then_place_in_recep", "pick_two_obj_and_place")
-    write_games(find_package(), Recipe(count=2, seed=4, task_types=types), tmp_path)
-    games = find_games([tmp_path])
-    assert len(games) == 2
-    for game in games:
-        row = compare(game, episodes=2, seed=0)
-        assert (row["differences"], row["equal"], row["episodes"]) == ([], 3, 3)
-        assert row["won"] >= 1
+@pytest.mark.parametrize("task_type", ["pick_heat_then_place_in_recep", "pick_two_obj_and_place"])
+def test_engines_agree_on_a_generated_game(tmp_path: Path, task_type: str) -> None:
+    write_games(find_package(), Recipe(count=1, seed=4, task_types=(task_type,)), tmp_path)
+    (game,) = find_games([tmp_path])
+    row = compare(game, episodes=2, seed=0)
+    assert (row["differences"], row["equal"], row["episodes"]) == ([], 3, 3)
+    assert row["won"] >= 1
 
 
 @needs_alfworld
