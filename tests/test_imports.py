@@ -34,13 +34,20 @@ LAYERS = [
 
 # Packages that cost seconds or are not always there, with the modules whose job they are.
 HEAVY: dict[str, tuple[str, ...]] = {
-    "torch": ("agentgym.policies.hf", "agentgym.policies.models", "baselines"),
+    "torch": (
+        "agentgym.policies.attention",
+        "agentgym.policies.caches",
+        "agentgym.policies.hf",
+        "agentgym.policies.models",
+        "baselines",
+    ),
     "transformers": ("agentgym.policies.hf", "agentgym.policies.models", "baselines"),
     "peft": ("baselines",),
-    "vllm": ("agentgym.policies.vllm",),
+    "vllm": ("agentgym.policies.engines",),
     "docker": ("agentgym.sandbox.docker",),
     "playwright": ("agentgym.verifiers.browser", "agentgym.envs.web"),
     "textworld": ("agentgym.envs.textworld",),
+    "jericho": ("agentgym.envs.textworld",),
     "alfworld": ("agentgym.envs.alfworld",),
     "ray": ("agentgym.integrations.ray",),
     "openai": ("agentgym.endpoint",),
@@ -54,7 +61,7 @@ HEAVY: dict[str, tuple[str, ...]] = {
     "starlette": ("agentgym.gateway",),
     "uvicorn": ("agentgym.gateway",),
     "rapidfuzz": ("agentgym.envs.webshop",),
-    "stable_baselines3": ("baselines",),
+    "stable_baselines3": ("baselines", "benchmarks.sb3_textworld"),
     "tree_sitter": ("agentgym.monitor.syntax",),
     "tree_sitter_bash": ("agentgym.monitor.syntax",),
 }
