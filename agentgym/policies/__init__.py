@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 PLAIN: dict[str, type[Policy]] = {cls.name: cls for cls in (Random, Gold, Null, Repeat, Human)}
-FORMS = (*PLAIN, "replay:FILE", "hf:NAME_OR_PATH", "openai:MODEL", "module:attribute")
+FORMS = (*PLAIN, "replay:FILE", "hf:NAME_OR_PATH", "vllm:NAME_OR_PATH", "openai:MODEL", "module:attribute")
 
 
 def make_policy(spec: str, **options: Any) -> Policy:
@@ -36,8 +36,8 @@ def make_policy(spec: str, **options: Any) -> Policy:
 
     Args:
         spec: ``random``, ``gold``, ``null``, ``repeat``, ``human``, ``replay:FILE``, ``hf:NAME_OR_PATH``
-            (``hf:smollm2`` is the packaged model), ``openai:MODEL``, or ``module:attribute``: a `Policy`, or a class or
-            function that returns one. Modules are also looked for in the current folder.
+            (``hf:smollm2`` is the packaged model), ``vllm:NAME_OR_PATH``, ``openai:MODEL``, or ``module:attribute``: a
+            `Policy`, or a class or function that returns one. Modules are also looked for in the current folder.
         options: keyword arguments of the policy's class.
 
     Raises:
@@ -61,9 +61,9 @@ def make_policy(spec: str, **options: Any) -> Policy:
 
         return _build(OpenAIPolicy, options, rest)
     if kind == "vllm":
-        raise UsageError(
-            "policy 'vllm:...' comes later; start `vllm serve` and use openai:MODEL with its base_url"
-        )
+        from agentgym.policies.vllm import VLLMPolicy
+
+        return _build(VLLMPolicy, options, rest)
     return _load(kind, rest, options)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,19 @@ def import_transformers() -> Any:
     return transformers
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' progress bars, which flash up for a second or two on loading and saving."""
+    bars = import_transformers().logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
 def resolve(name: str | Path) -> Path | str:
     """What transformers should load for a name: the converted packaged model for ``"smollm2"``, else the name."""
     return smollm2() if name == SMOLLM2 else name
@@ -123,14 +138,8 @@ def load(name: str | Path, dtype: str = "float32", device: str = "auto") -> tupl
         raise UsageError(f"unknown dtype {dtype!r}.{nearest(dtype, DTYPES)}")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    bars = transformers.logging
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()  # it takes a second or two
-    try:
+    with quiet():
         model = _from_disk(transformers.AutoModelForCausalLM, name, dtype=getattr(torch, dtype))
-    finally:
-        if shown:
-            bars.enable_progress_bar()
     return model.to(device).eval(), tokenizer(name)
 
 

@@ -15,7 +15,7 @@ from agentgym.policies.base import Policy, Reply
 Tokens: TypeAlias = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[float, ...] | None]
 
 # How OpenAI, vLLM and llama.cpp refuse a conversation that leaves no room for the reply.
-_OVERFLOW = re.compile(r"maximum context length|available context size|context window of this model")
+OVERFLOW = re.compile(r"maximum context length|available context size|context window of this model")
 
 
 class OpenAIPolicy(Policy):
@@ -97,7 +97,7 @@ class OpenAIPolicy(Policy):
             try:
                 return [self._ask(*asked[0])]
             except InfrastructureError as error:
-                if not _OVERFLOW.search(str(error)):
+                if not OVERFLOW.search(str(error)):
                     raise
                 advice = (
                     "keep the conversation under the limit with --compact and --tokens (ContextCompaction)"

@@ -26,9 +26,11 @@ class FakeServer:
     Each is a body (dict or text), a pair of status and body, or a function of the request's JSON that returns one.
     """
 
-    def __init__(self, *script):
+    def __init__(self, *script, vllm=True):
         self.script = list(script)
+        self.vllm = vllm
         self.requests = []
+        self.controls = []  # what else a vLLM server was asked for: path with query, body
         self.headers = []
         self.lock = threading.Lock()
 
@@ -54,7 +56,15 @@ class FakeServer:
         async def llama_cpp(request: Request):
             return JSONResponse({"prompt": "<s>hello", "tokens": list(range(11, 18))})
 
-        routes = [Route("/v1/chat/completions", chat, methods=["POST"])]
+        async def control(request: Request):
+            self.controls.append(
+                (f"{request.url.path}?{request.url.query}".rstrip("?"), await request.json())
+            )
+            return Response()
+
+        routes = [Route(path, chat, methods=["POST"]) for path in ("/v1/chat/completions", "/v1/completions")]
+        vllm = ("/collective_rpc", "/reset_prefix_cache", "/sleep", "/wake_up") if self.vllm else ()
+        routes += [Route(path, control, methods=["POST"]) for path in vllm]
         routes += [Route(path, llama_cpp, methods=["POST"]) for path in ("/apply-template", "/tokenize")]
         app = Starlette(routes=routes)
         with socket.socket() as listener:
