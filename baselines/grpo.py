@@ -1,0 +1,147 @@
+"""GRPO and its relatives: policy gradients against a group of siblings, without a critic.
+
+Each update plays `--groups` tasks `--group-size` times. A trajectory's advantage is what it got, beside its siblings;
+every token that the policy sampled in it carries that number, in all its segments (before and after a compaction, in
+sub-agents), and no other token does. Groups are over trajectories, never over segments.
+
+    | what                              | published in     | flags                                            |
+    |-----------------------------------|------------------|--------------------------------------------------|
+    | GRPO                              | arXiv 2402.03300 | (the default; its own reduction: sequence)       |
+    | Dr. GRPO                          | arXiv 2503.20783 | --estimator dr_grpo --reduce constant            |
+    | RLOO                              | arXiv 2402.14740 | --estimator rloo                                 |
+    | REINFORCE++ with baseline         | arXiv 2501.03262 | --estimator reinforce++                          |
+    | DAPO                              | arXiv 2503.14476 | --clip-high 0.28 --resample 4 --overlong-limit N |
+    | GiGPO                             | arXiv 2505.10978 | --step-weight 1                                  |
+    | GSPO                              | arXiv 2507.18071 | --loss gspo --clip-low 3e-4 --clip-high 4e-4     |
+
+Left out: asynchronous sampling (episodes of one update are played by the weights before it), and GiGPO's similarity
+clusters (states are equal or they are not).
+
+Example:
+    python -m baselines.grpo --env agentgym/Relay-v0 --out runs/relay
+    python -m baselines.grpo --env baselines.toys:Box-v0 --max-new-tokens 16 --steps 12 --out runs/box
+    torchrun --nproc-per-node 2 -m baselines.grpo --env agentgym/WebShop-v0 --compact 4000 --out runs/shop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.cli import guarded
+from agentgym.credit import (
+    broadcast,
+    group_advantages,
+    informative,
+    overlong_penalty,
+    spread_steps,
+    step_advantages,
+    step_anchors,
+    step_rewards,
+    whiten,
+)
+from agentgym.errors import UsageError
+from agentgym.trajectory.records import Trajectory
+from baselines.flags import arguments
+from baselines.metrics import Costs
+from baselines.parallel import Ranks
+from baselines.policy import PolicyArgs, PolicyLearner
+from baselines.rollouts import Array, Batch, Rollouts
+from baselines.run import train
+
+# estimator: what is subtracted from a return, what it is divided by (see `agentgym.credit.group_advantages`)
+ESTIMATORS: dict[str, tuple[Any, Any]] = {
+    "grpo": ("mean", "std"),
+    "dr_grpo": ("mean", "none"),
+    "rloo": ("leave_one_out", "none"),
+    "reinforce++": ("mean", "none"),  # then divided by the deviation over all tokens of the batch
+    "reinforce": ("none", "none"),
+}
+
+
+@dataclass(frozen=True)
+class Args(PolicyArgs):
+    """Flags of ``python -m baselines.grpo``."""
+
+    estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce++", "reinforce"] = "grpo"
+    """How a return becomes an advantage; see the table above."""
+    step_weight: float = 0.0
+    """GiGPO: weight of each step's advantage over the group's other steps from the same state; 0: none."""
+    step_gamma: float = 0.95
+    """With --step-weight: discount per step."""
+    resample: int = 0
+    """DAPO: so many times at most, play new groups in place of those whose returns are all equal."""
+    overlong_limit: int = 0
+    """DAPO: tokens of a trajectory at which its return is lowered by 1; 0: never."""
+    overlong_cache: int = 0
+    """With --overlong-limit: the last so many tokens before it lower the return little by little."""
+
+
+class GRPO(PolicyLearner):
+    """Policy gradients against siblings.
+
+    Args:
+        args: see `Args`.
+        ranks: the processes of the run.
+    """
+
+    def __init__(self, args: Args, ranks: Ranks) -> None:
+        if (args.overlong_limit > 0) != (args.overlong_cache > 0):
+            raise UsageError("expected --overlong-limit and --overlong-cache together, got one of them")
+        super().__init__(args, ranks)
+        self.args = args
+
+    def sample(self, rollouts: Rollouts) -> list[Trajectory]:
+        """Play groups; with --resample, until enough of them have siblings that differ."""
+        chosen: list[Trajectory] = []
+        for _ in range(1 + self.args.resample):
+            played = rollouts.play(self.args.groups - len(chosen) // self.args.group_size)
+            if not self.args.resample:
+                return played
+            keep = informative(
+                [np.nan if t.reward is None else t.reward for t in played], [t.extra["group"] for t in played]
+            )
+            teaching = {t.extra["group"] for t, kept in zip(played, keep, strict=True) if kept}
+            chosen += [t for t in played if t.extra["group"] in teaching]
+            if len(chosen) == self.args.groups * self.args.group_size:
+                break
+        return chosen or played
+
+    def credit(self, batch: Batch) -> list[Array]:
+        """Per segment, (T_k,): the advantage of each trainable token; 0 at all others."""
+        args = self.args
+        baseline, scale = ESTIMATORS[args.estimator]
+        returns = batch.returns  # (N,), NaN where infrastructure failed: no sibling of anybody
+        if args.overlong_limit:
+            lengths = [sum(step.sampled_tokens for step in t.steps) for t in batch.trajectories]
+            returns = returns + overlong_penalty(lengths, args.overlong_limit, args.overlong_cache)
+        of_trajectory = group_advantages(returns, batch.groups, baseline=baseline, scale=scale)  # (N,)
+        advantages = broadcast(of_trajectory, batch.masks, batch.rollouts)
+        if args.estimator == "reinforce++":
+            advantages = whiten(advantages, batch.masks)
+        if args.step_weight:
+            rewards = [step_rewards(t) for t in batch.trajectories]
+            anchors = [step_anchors(t) for t in batch.trajectories]
+            of_steps = step_advantages(
+                rewards, anchors, batch.groups, gamma=args.step_gamma, scale=scale, valid=~np.isnan(returns)
+            )
+            for k, (segment, n) in enumerate(zip(batch.segments, batch.rollouts, strict=True)):
+                advantages[k] = advantages[k] + args.step_weight * spread_steps([segment], of_steps[n])[0]
+        return advantages
+
+    def update(self, batch: Batch, costs: Costs) -> dict[str, float]:
+        """Learn from a batch; the numbers to log."""
+        return self.learn(batch, self.credit(batch), costs)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run ``python -m baselines.grpo``."""
+    return train(arguments(Args, "grpo", __doc__, words), "grpo", GRPO)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

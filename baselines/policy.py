@@ -1,0 +1,248 @@
+"""The part of an update that all policy gradients share: from advantages of tokens to a step of the optimizer.
+
+An algorithm subclasses `PolicyLearner` and says in `update` where the advantages come from; `learn` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentgym.credit import token_weights
+from agentgym.errors import UsageError
+from agentgym.trajectory.records import Trajectory
+from baselines import checkpoints, sharding
+from baselines.actor import Actor, Pack
+from baselines.flags import RunArgs
+from baselines.losses import importance_weights, kl, merge_stats, policy_loss
+from baselines.metrics import Costs
+from baselines.parallel import Ranks
+from baselines.rollouts import Array, Batch, Rollouts
+from baselines.run import optimizer_step
+
+# Of a pack, its hidden states (m, H), what picks the pack's tokens out of numbers per segment, and the weights (m,): a
+# loss to be added to the policy's.
+Beside: TypeAlias = Callable[[Pack, Tensor, Callable[[Sequence[Tensor]], Tensor], Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class PolicyArgs(RunArgs):
+    """Flags of every policy gradient."""
+
+    loss: Literal["ppo", "gspo", "sao"] = "ppo"
+    """Ratio and clip: of each token; of each segment; of each token with a gate in place of the clip."""
+    clip_low: float = 0.2
+    """How far below 1 the ratio may fall."""
+    clip_high: float = 0.2
+    """How far above 1 it may rise; DAPO has 0.28."""
+    dual_clip: float | None = None
+    """Bound on the loss of tokens with a negative advantage; usually 3."""
+    reduce: Literal["token", "rollout", "sequence", "constant"] = "token"
+    """What tokens weigh: all the same; each trajectory the same; each segment the same; one over a constant."""
+    reduce_constant: float | None = None
+    """With --reduce constant: tokens, such as the most that a trajectory may have."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the model as it was before training; 0: none, and no copy of it is held."""
+    kl_kind: Literal["k2", "k3"] = "k3"
+    """Its estimate: k3 as in GRPO; k2, whose gradient is the divergence's own."""
+    entropy_coef: float = 0.0
+    """Weight of a bonus for entropy."""
+    old: Literal["rescored", "sampled"] = "rescored"
+    """Log-probs that ratios are taken against: as the trainer computes them, or as they were sampled."""
+    mismatch: Literal["none", "truncate", "mask", "sequence_mask"] = "none"
+    """With --old rescored: weigh tokens by rescored over sampled probability, where the two differ in arithmetic."""
+    mismatch_high: float = 2.0
+    """With --mismatch: largest weight."""
+
+
+class PolicyLearner:
+    """A model that samples and learns.
+
+    Args:
+        args: see `PolicyArgs`.
+        ranks: the processes of the run.
+
+    Attributes:
+        actor: the model.
+        models: every model there is, the actor's first.
+        optimizer: of its weights.
+        updates: batches learnt from.
+    """
+
+    def __init__(self, args: PolicyArgs, ranks: Ranks) -> None:
+        if args.old == "sampled" and args.mismatch != "none":
+            raise UsageError("--mismatch weighs rescored log-probs, and --old sampled takes none")
+        if (args.reduce_constant is not None) != (args.reduce == "constant"):
+            raise UsageError("expected --reduce-constant TOKENS with --reduce constant, and only there")
+        self.ranks = ranks
+        self.settings = args
+        self.actor = Actor(
+            args.model,
+            device=str(ranks.device),
+            autocast=args.autocast,
+            lora_rank=args.lora_rank,
+            reference=args.kl_coef > 0,
+            max_tokens=args.pack_tokens,
+            seed=args.seed,
+            max_batch=args.batch,
+            temperature=args.temperature,
+            max_new_tokens=args.max_new_tokens,
+            stop=args.stop,
+        )
+        self.models = [self.actor.model, *self.more_models()]
+        if ranks.sharded:  # after copies of models were made, and before any optimizer
+            for model in self.models:
+                sharding.shard(model, ranks.device.type, ranks.size)
+        self.optimizer = self._adamw(self.actor.parameters(), args.lr)
+        self.updates = 0
+
+    def more_models(self) -> Sequence[Any]:
+        """Make what an algorithm has beside the actor; called before any weights are divided."""
+        return ()
+
+    def _adamw(self, parameters: Sequence[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        groups = sharding.groups(parameters)
+        return torch.optim.AdamW(groups, lr, weight_decay=self.settings.weight_decay, fused=True)
+
+    def whole(self) -> AbstractContextManager[None]:
+        """All weights in every process, where they are divided."""
+        return sharding.whole(self.models)
+
+    def sample(self, rollouts: Rollouts) -> list[Trajectory]:
+        """Play a batch."""
+        return rollouts.play(self.settings.groups)
+
+    def learn(
+        self, batch: Batch, credit: Sequence[Array], costs: Costs, *, beside: Beside | None = None
+    ) -> dict[str, float]:
+        """Train the policy on a batch: `--epochs` passes, each of `--minibatches` steps of the optimizer.
+
+        Shapes: K segments, M_k trainable tokens of segment k, m trainable tokens of one pack; nothing is padded.
+
+        Args:
+            batch: what was played.
+            credit: per segment, (T_k,), the advantages.
+            costs: the tokens that are trained on are added.
+            beside: another loss on the same states, such as that of a critic on the same trunk.
+
+        Returns:
+            Numbers to log.
+        """
+        args, device = self.settings, self.ranks.device
+        advantages = batch.on_tokens(credit)  # per segment (M_k,)
+        sampled = batch.on_tokens(batch.sampled)
+        once = args.epochs * args.minibatches == 1  # then the weights that are trained are those that sampled
+        old = sampled if args.old == "sampled" else None if once else self._rescore(batch)
+        reference = self._rescore(batch, reference=True) if args.kl_coef else None
+        # A segment whose advantages are all 0 has no gradient, so it is not run; the weights below count it still.
+        run_all = bool(args.kl_coef or args.entropy_coef or beside)
+        useful = {k for k, a in enumerate(advantages) if run_all or a.any()}
+
+        done: list[tuple[float, int, dict[str, float]]] = []  # loss, packed tokens, statistics of each pack
+        norms = []
+        for epoch in range(args.epochs):
+            for part in batch.minibatches(args.minibatches, (args.seed, 3, self.updates, epoch)):
+                # Over the whole minibatch, whatever is run where: the sum of w * loss over all packs of all processes
+                # is the loss. Tokens that were not sampled (prompts, tool results, copied context) and those left out
+                # on purpose (blocked calls, with --mask-blocked) have mask 0; they are in no tensor from here on.
+                masks = [batch.masks[k] for k in part]
+                rollouts = [batch.rollouts[k] for k in part]
+                of_part = token_weights(masks, rollouts, reduce=args.reduce, constant=args.reduce_constant)
+                weights = {
+                    k: torch.from_numpy(w[m]).float() for k, w, m in zip(part, of_part, masks, strict=True)
+                }
+                run = [k for k in part if k in useful]
+                if not run:
+                    continue
+                mine = run[self.ranks.part([len(batch.rows[k].ids) for k in run])]
+                loss_sum = 0.0
+                packs = self.actor.packs([batch.rows[k] for k in mine])
+                for pack, factor in self.ranks.even(packs, lambda: self.actor.packs(batch.rows[:1])[0]):
+                    if not factor:  # others are not done yet
+                        (0.0 * self.actor.states(pack).sum()).backward()
+                        continue
+
+                    def take(per_segment: Any, at: Tensor = pack.flat, of: Sequence[int] = mine) -> Tensor:
+                        return torch.cat([per_segment[k] for k in of])[at].to(device)  # (m,)
+
+                    hidden = self.actor.states(pack)  # (m, H), before each token
+                    logp, entropy = self.actor.logprobs(pack, hidden=hidden)  # (m,), (m,)
+                    w, engine = take(weights), take(sampled)
+                    before = logp.detach() if old is None else take(old)
+                    loss, stats = policy_loss(
+                        logp,
+                        before,
+                        take(advantages),
+                        w,
+                        clip_low=args.clip_low,
+                        clip_high=args.clip_high,
+                        dual_clip=args.dual_clip,
+                        kind=args.loss,
+                        rows=pack.row.to(device) if args.loss == "gspo" else None,
+                        importance=self._importance(before, engine, pack.row.to(device)),
+                    )
+                    stats |= {
+                        "entropy": entropy.mean().item(),
+                        "mismatch": (before - engine).abs().mean().item(),
+                    }
+                    if args.entropy_coef:
+                        loss = loss - args.entropy_coef * (w * entropy).sum()
+                    if reference is not None:
+                        first = take(reference)
+                        loss = loss + args.kl_coef * (w * kl(logp, first, args.kl_kind)).sum()
+                        stats["kl_reference"] = kl(logp.detach(), first, "k3").mean().item()
+                    done.append((loss.item(), len(pack.ids), stats))
+                    if beside is not None:
+                        loss = loss + beside(pack, hidden, take, w)
+                    loss.backward()
+                    loss_sum += loss.item()
+                norms.append(optimizer_step(self.optimizer, self.ranks, loss_sum, args.max_grad_norm))
+        self.updates += 1
+        everybody = self.ranks.gather(done)
+        costs.trained_tokens += sum(tokens for _, tokens, _ in everybody)
+        numbers = {"policy/useful_segments": len(useful) / len(batch.segments)}
+        if norms:
+            numbers |= {"policy/loss": sum(loss for loss, _, _ in everybody) / len(norms)}
+            numbers |= {"policy/grad_norm": float(np.mean(norms))}
+            numbers |= {
+                f"policy/{name}": n for name, n in merge_stats([stats for *_, stats in everybody]).items()
+            }
+        return numbers
+
+    def _rescore(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
+        """Per segment (M_k,), log-probs under the present weights, or under those of the beginning."""
+        mine = self.ranks.part([len(row.ids) for row in batch.rows])
+        with self.whole():
+            scored, _ = self.actor.score(batch.rows[mine], reference=reference, entropy=False)
+        sizes = [int(mask.sum()) for mask in batch.masks[mine]]
+        return self.ranks.gather(scored.cpu().split(sizes) if sizes else ())
+
+    def _importance(self, rescored: Tensor, sampled: Tensor, rows: Tensor) -> Tensor | None:
+        """(m,), what corrects for a sampler whose arithmetic is not the trainer's; None where nothing shall."""
+        mode = self.settings.mismatch
+        if mode == "none":
+            return None
+        of_rows = rows if mode == "sequence_mask" else None
+        return importance_weights(
+            rescored, sampled, mode=mode, high=self.settings.mismatch_high, rows=of_rows
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizer, number of updates."""
+        return {
+            "model": checkpoints.weights(self.actor.model),
+            "optimizer": sharding.optimizer_state(self.optimizer),
+            "updates": self.updates,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state`."""
+        checkpoints.load_weights(self.actor.model, state["model"])
+        sharding.load_optimizer(self.optimizer, state["optimizer"])
+        self.updates = state["updates"]
