@@ -205,6 +205,17 @@ class Endpoint:
             raise InfrastructureError(f"{self.model} at {self.base_url}: {text}") from None
 
 
+def fenced(title: str, text: str, mark: str) -> str:
+    """Text of others for a model to judge, between markers that nobody could put into it.
+
+    Args:
+        title: what it is.
+        text: the data.
+        mark: drawn for this question alone, for example by ``secrets.token_hex(8)``.
+    """
+    return f"{title}:\n<<<data {mark}\n{text}\ndata {mark}>>>"
+
+
 _KINDS: dict[type, str] = {
     str: "text",
     bool: "true or false",

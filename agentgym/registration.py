@@ -81,6 +81,14 @@ ENTRIES: tuple[Entry, ...] = (
         sandbox=True,
     ),
     Entry(
+        "agentgym/Web-v0",
+        "agentgym.envs.web:make",
+        "web",
+        "build a page from a brief; a real browser uses it and decides",
+        splits=("train", "dev", "test"),
+        packages=(("playwright", "web"),),
+    ),
+    Entry(
         "agentgym/ALFWorld-v0",
         "agentgym.envs.alfworld:AlfworldEnv",
         "alfworld",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentgym.endpoint import Endpoint
+from agentgym.endpoint import Endpoint, fenced
 from agentgym.errors import InfrastructureError
 from agentgym.messages import Message
 from agentgym.monitor.lookalikes import EXCUSES
@@ -199,5 +199,4 @@ def _cut(text: str) -> str:
 
 
 def _fenced(title: str, lines: Sequence[str], mark: str) -> str:
-    body = "\n".join(lines) or "(none)"
-    return f"{title}:\n<<<data {mark}\n{body}\ndata {mark}>>>"
+    return fenced(title, "\n".join(lines) or "(none)", mark)

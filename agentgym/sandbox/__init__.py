@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from agentgym.errors import UsageError, nearest
 from agentgym.sandbox._python import python_binds
 from agentgym.sandbox._scratch import scratch_folder
+from agentgym.sandbox._system import system_folders, usr_links
 from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, TreeError
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "make_sandbox",
     "python_binds",
     "scratch_folder",
+    "system_folders",
+    "usr_links",
 ]
 
 # name -> what makes one (imported when asked for), and whether it isolates

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agentgym.errors import TaskError, nearest
 from agentgym.verifiers.web.task import (
@@ -35,6 +35,8 @@ from agentgym.verifiers.web.task import (
     WebTask,
 )
 
+T = TypeVar("T")
+
 
 def load_task(path: str | Path) -> WebTask:
     """The task of a file.
@@ -42,17 +44,35 @@ def load_task(path: str | Path) -> WebTask:
     Raises:
         TaskError: there is no such file, or it is no task; names the file and the place in it.
     """
-    path = Path(path)
+    return load(path, parse_task)
+
+
+def load(path: str | Path, parse: Callable[[Any], T]) -> T:
+    """What a JSON file holds, by a function that raises `TaskError` with the place in it.
+
+    Raises:
+        TaskError: there is no such file, or it is not what it should be; names the file and the place in it.
+    """
     try:
-        data = json.loads(path.read_bytes(), object_pairs_hook=_object, parse_constant=_no_constant)
+        data = json.loads(Path(path).read_bytes(), object_pairs_hook=_object, parse_constant=_no_constant)
     except OSError as error:
         raise TaskError(f"cannot read the task {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one too
         raise TaskError(f"{path}: expected a JSON object: {error}") from None
     try:
-        return parse_task(data)
+        return parse(data)
     except TaskError as error:
         raise TaskError(f"{path}: {error}") from None
+
+
+def parse_actions(data: Any) -> tuple[Action, ...]:
+    """The actions of a parsed JSON list; there are no tokens in them.
+
+    Raises:
+        TaskError: it is no such list; names the place.
+    """
+    reader = Reader({"steps": data}, "")
+    return tuple(_action(each, each.one_of("op", tuple(ACTIONS))) for each in reader.objects("steps"))
 
 
 def parse_task(data: Any) -> WebTask:
@@ -61,14 +81,14 @@ def parse_task(data: Any) -> WebTask:
     Raises:
         TaskError: it is no task; names the place.
     """
-    reader = _Reader(data, "")
+    reader = Reader(data, "")
     reader.only(("id", "prompt", "viewport", "items", "scenarios", "candidates", "data", "llm_items"))
     viewport = reader.viewport(VIEWPORT)
     items = tuple(_item(each) for each in reader.objects("items"))
     if not items:
         raise reader.error("items", "expected at least one item")
     llm_items = tuple(_item(each) for each in reader.objects("llm_items")) if "llm_items" in data else ()
-    _check_ids(reader, (*items, *llm_items))
+    check_ids(reader, (*items, *llm_items))
     known = [item.id for item in items]
     for number, item in enumerate(items):
         for each in item.requires:
@@ -93,8 +113,8 @@ def parse_task(data: Any) -> WebTask:
     )
 
 
-class _Reader:
-    """A JSON object and where it stands in the file, for errors."""
+class Reader:
+    """A JSON object and where it stands in the file, for errors: every method raises a `TaskError` that names it."""
 
     def __init__(self, data: Any, place: str) -> None:
         if not isinstance(data, Mapping):
@@ -146,18 +166,24 @@ class _Reader:
             raise self.error(name, f"expected a whole number, got {value!r:.60}")
         return int(value)
 
+    def weight(self) -> float:
+        weight = self.number("weight") if "weight" in self.data else 1.0
+        if not 0 < weight < math.inf:
+            raise self.error("weight", f"expected a number above 0, got {weight!r}")
+        return float(weight)
+
     def list(self, name: str) -> list[Any]:
         value = self._value(name)
         if not isinstance(value, list):
             raise self.error(name, f"expected a list, got {value!r:.60}")
         return value
 
-    def objects(self, name: str) -> Iterator[_Reader]:
+    def objects(self, name: str) -> Iterator[Reader]:
         place = f"{self.place}.{name}" if self.place else name
-        return (_Reader(each, f"{place}[{number}]") for number, each in enumerate(self.list(name)))
+        return (Reader(each, f"{place}[{number}]") for number, each in enumerate(self.list(name)))
 
-    def object(self, name: str) -> _Reader:
-        return _Reader(self._value(name), f"{self.place}.{name}")
+    def object(self, name: str) -> Reader:
+        return Reader(self._value(name), f"{self.place}.{name}")
 
     def viewport(self, default: tuple[int, int]) -> tuple[int, int]:
         if "viewport" not in self.data:
@@ -168,23 +194,20 @@ class _Reader:
         raise self.error("viewport", f"expected [width, height] in px, got {self.data['viewport']!r:.60}")
 
 
-def _item(reader: _Reader) -> Item:
+def _item(reader: Reader) -> Item:
     reader.only(("id", "category", "weight", "text", "requires"))
-    weight = reader.number("weight") if "weight" in reader.data else 1.0
-    if not 0 < weight < math.inf:
-        raise reader.error("weight", f"expected a number above 0, got {weight!r}")
     requires = reader.list("requires") if "requires" in reader.data else []
     category: Any = reader.one_of("category", CATEGORIES)
     return Item(
         reader.text("id", filled=True),
         category,
-        float(weight),
+        reader.weight(),
         reader.text("text"),
         tuple(map(str, requires)),
     )
 
 
-def _check_ids(reader: _Reader, items: Sequence[Item]) -> None:
+def check_ids(reader: Reader, items: Sequence[Item]) -> None:
     seen: set[str] = set()
     for item in items:
         if item.id in seen:
@@ -192,7 +215,7 @@ def _check_ids(reader: _Reader, items: Sequence[Item]) -> None:
         seen.add(item.id)
 
 
-def _check_cycles(reader: _Reader, items: Sequence[Item]) -> None:
+def _check_cycles(reader: Reader, items: Sequence[Item]) -> None:
     left = {item.id: set(item.requires) for item in items}
     while free := [each for each, needs in left.items() if not needs & left.keys()]:
         for each in free:
@@ -201,19 +224,19 @@ def _check_cycles(reader: _Reader, items: Sequence[Item]) -> None:
         raise reader.error("items", f"the `requires` of {', '.join(map(repr, left))} lead in a circle")
 
 
-def _scenario(reader: _Reader, viewport: tuple[int, int], items: Sequence[str]) -> Scenario:
+def _scenario(reader: Reader, viewport: tuple[int, int], items: Sequence[str]) -> Scenario:
     reader.only(("name", "viewport", "steps"))
     steps = tuple(_step(each, items) for each in reader.objects("steps"))
     return Scenario(reader.text("name"), reader.viewport(viewport), steps)
 
 
-def _step(reader: _Reader, items: Sequence[str]) -> Step:
+def _step(reader: Reader, items: Sequence[str]) -> Step:
     _check_tokens(reader, reader.data)
     op = reader.one_of("op", (*ACTIONS, "assert"))
     return _assert(reader, items) if op == "assert" else _action(reader, op)
 
 
-def _action(reader: _Reader, op: str) -> Action:
+def _action(reader: Reader, op: str) -> Action:
     required, optional = ACTIONS[op]
     reader.only(("op", "timeout_ms", *required, *optional))
     read: Mapping[str, Any] = {
@@ -236,7 +259,7 @@ def _action(reader: _Reader, op: str) -> Action:
     return Action(op, **values)
 
 
-def _assert(reader: _Reader, items: Sequence[str]) -> Assert:
+def _assert(reader: Reader, items: Sequence[str]) -> Assert:
     kind = reader.one_of("kind", KINDS)
     known = ["op", "item", "kind", "within_ms"]
     known += ["target"] if kind in TARGET_KINDS else []
@@ -258,7 +281,7 @@ def _assert(reader: _Reader, items: Sequence[str]) -> Assert:
     )
 
 
-def _check_predicates(reader: _Reader, predicates: Mapping[str, Any]) -> None:
+def _check_predicates(reader: Reader, predicates: Mapping[str, Any]) -> None:
     for name, wanted in predicates.items():
         if name == "regex":
             try:
@@ -271,7 +294,7 @@ def _check_predicates(reader: _Reader, predicates: Mapping[str, Any]) -> None:
             raise reader.error(name, f"expected a list, got {wanted!r:.60}")
 
 
-def _target(reader: _Reader, *, css_only: bool) -> Target:
+def _target(reader: Reader, *, css_only: bool) -> Target:
     ways = ("css",) if css_only else ("css", "role", "label", "text")
     chosen = [way for way in ways if way in reader.data]
     if len(chosen) != 1:
@@ -290,7 +313,7 @@ def _target(reader: _Reader, *, css_only: bool) -> Target:
     )
 
 
-def _check_tokens(reader: _Reader, value: Any) -> None:
+def _check_tokens(reader: Reader, value: Any) -> None:
     if isinstance(value, str):
         for name in TOKEN.findall(value):
             if name not in TOKENS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.endpoint import Endpoint
+from agentgym.endpoint import Endpoint, fenced
 from agentgym.envs.swe.env import SweEnv, record_tasks
 from agentgym.envs.swe.quality.findings import KINDS, LABELS, Finding
 from agentgym.envs.swe.records import SweRecord
@@ -228,7 +228,7 @@ def _fenced(title: str, text: str, mark: str) -> str:
     half = _LONGEST // 2
     if len(seen) > _LONGEST:
         seen = f"{seen[:half]}\n[... {len(seen) - 2 * half} characters cut ...]\n{seen[-half:]}"
-    return f"{title}:\n<<<data {mark}\n{seen}\ndata {mark}>>>"
+    return fenced(title, seen, mark)
 
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")

