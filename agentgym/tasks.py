@@ -219,7 +219,7 @@ def jsonl_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line.removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # the second: no UTF-8, or a path with a NUL
         raise TaskError(f"cannot read {path}: {error}") from None
 
 

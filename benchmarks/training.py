@@ -292,20 +292,26 @@ def turns(count: int = 30) -> dict[str, Any]:
 
 def show(report: dict[str, Any]) -> None:
     """The tables."""
+    names = ("wall s", "CPU s", "of TRL", "sample", "learn", "GB", "of TRL", "loss", "|gradient|")
     trl = report.get("trl")
-    print(
-        f"\n{'a step':16}{'wall s':>8}{'CPU s':>8}{'of TRL':>8}{'sample':>8}{'learn':>8}{'GB':>7}{'of TRL':>8}{'loss':>11}{'|gradient|':>12}"
-    )
+    print("\n" + f"{'a step':16}" + "".join(f"{name:>11}" for name in names))
     for side in ("trl", *SIDES):
-        if side in report:
-            row = report[side]
-            cpu = f"{row['cpu_s'] / trl['cpu_s']:.0%}" if trl else "-"
-            memory = f"{row['peak_gb'] / trl['peak_gb']:.0%}" if trl else "-"
-            loss = f"{row['loss']:11.6f}{row['gradient_norm']:12.5f}" if "loss" in row else ""
-            name = f"TRL {row['version']}" if side == "trl" else side
-            print(
-                f"{name:16}{row['wall_s']:8.1f}{row['cpu_s']:8.1f}{cpu:>8}{stages}{row['peak_gb']:7.1f}{memory:>8}{loss}"
-            )
+        if side not in report:
+            continue
+        row = report[side]
+        cells = [
+            f"{row['wall_s']:.1f}",
+            f"{row['cpu_s']:.1f}",
+            f"{row['cpu_s'] / trl['cpu_s']:.0%}" if trl else "-",
+            f"{row['sample_cpu_s']:.1f}" if "sample_cpu_s" in row else "-",
+            f"{row['learn_cpu_s']:.1f}" if "learn_cpu_s" in row else "-",
+            f"{row['peak_gb']:.1f}",
+            f"{row['peak_gb'] / trl['peak_gb']:.0%}" if trl else "-",
+            f"{row['loss']:.6f}" if "loss" in row else "-",
+            f"{row['gradient_norm']:.5f}" if "loss" in row else "-",
+        ]
+        name = f"TRL {row['version']}" if side == "trl" else side
+        print(f"{name:16}" + "".join(f"{cell:>11}" for cell in cells))
     for name, row in report.get("turns", {}).items():
         print(
             f"30 turns, {name}: {row['first_turns_cpu_s']:.2f} CPU s a turn at first, {row['last_turns_cpu_s']:.2f} at "

@@ -199,6 +199,8 @@ class TestFiles:
         with pytest.raises(TaskError, match=r"cannot read .*none.jsonl"):
             TaskSet.load(tmp_path / "none.jsonl")
         (tmp_path / "latin.jsonl").write_bytes(b'{"id": "\xff"}')
+        with pytest.raises(TaskError, match="cannot read .*null byte"):
+            TaskSet.load("a\0.jsonl")
         with pytest.raises(TaskError, match=r"cannot read .*latin.jsonl"):
             TaskSet.load(tmp_path / "latin.jsonl")
         with pytest.raises(TaskError, match=r"expected a .jsonl or .parquet file"):

@@ -39,8 +39,8 @@ def group_advantages(
     | REINFORCE | none | none |
 
     A group whose valid returns are equal up to rounding (a millionth) gets exactly 0, and so does one with a single
-    valid member. A
-    trajectory that infrastructure ended says nothing: it gets 0 and its siblings are treated as if it were not there.
+    valid member. A trajectory that infrastructure ended says nothing: it gets 0, and its siblings are treated as if it
+    were not there.
 
     Args:
         returns: (N,), one a trajectory; NaN is the same as not valid.
@@ -183,7 +183,7 @@ def _checked(returns: ArrayLike, groups: Sequence[Hashable], valid: ArrayLike | 
     usable = np.ones(len(r), dtype=bool) if valid is None else np.asarray(valid, dtype=bool)
     if not r.shape == usable.shape == (len(groups),):
         raise UsageError(
-            f"expected one return and one valid flag for each of {len(groups)} groups entries, got {r.shape} and "
+            f"expected one return and one valid flag for each of {len(groups)} entries of groups, got {r.shape} and "
             f"{usable.shape}"
         )
     if np.isinf(r[usable]).any():

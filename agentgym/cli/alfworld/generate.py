@@ -20,6 +20,7 @@ from rich.table import Table
 
 from agentgym.cli import console
 from agentgym.cli.arguments import parse
+from agentgym.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Args:
 def main(words: Sequence[str]) -> int:
     """Run ``agentgym alfworld generate``."""
     args = parse(Args, "alfworld generate", __doc__, words)
+    if not args.out:  # as from a variable of the shell that is not set: not the folder one stands in
+        raise UsageError("expected --out DIR, got ''")
     with console.stdout_reserved(args.json):
         from agentgym.envs.alfworld.files import TASK_TYPES
         from agentgym.envs.alfworld.generate import write_games

@@ -96,7 +96,7 @@ class AlfworldEnv(AgentEnv):
                 raise UsageError(f"expected {name} among {', '.join(known)}, got {value!r}")
         self._engine_name, self._put, self._human = engine, phrasing == "put", goal == "human"
         if sum(source is not None for source in (data, generate, tasks)) > 1:
-            raise UsageError("give data=..., generate=... or tasks=..., not both")
+            raise UsageError("expected one of data=..., generate=... and tasks=..., got several")
         if tasks is None:
             tasks = _tasks(data, generate, task_types, kwargs.get("split") or "train")
         elif task_types is not None:
@@ -140,7 +140,7 @@ class AlfworldEnv(AgentEnv):
         """The commands that are possible now, sorted."""
         if not self._put:
             return self._reply.admissible
-        return tuple(sorted(_MOVE.sub(r"put \1 in/on \2", command) for command in self._reply.admissible))
+        return tuple(sorted(map(self._shown, self._reply.admissible)))
 
     def gold(self) -> str:
         """The next command of the stored walkthrough, or of a new plan for whoever has left it."""
@@ -150,7 +150,7 @@ class AlfworldEnv(AgentEnv):
 
     def cheats(self) -> Mapping[str, Sequence[str]]:
         """Asking for the plan, claiming the end, and taking its last step first."""
-        plan = self._walkthrough()
+        plan = read_game(source_of(self.episode.task.data, self.episode.task.id)).walkthrough
         return {
             "ask for the plan": ["walkthrough", "expert_plan", "info['extra.walkthrough']"],
             "claim to have won": ["won", "done", '{"won": true, "score": 1}', _GOAL + "help"],
@@ -168,9 +168,6 @@ class AlfworldEnv(AgentEnv):
             ", ".join(plan),
             *([source] if isinstance(source, str) else []),
         ]
-
-    def _walkthrough(self) -> tuple[str, ...]:
-        return read_game(source_of(self.episode.task.data, self.episode.task.id)).walkthrough
 
     def _shown(self, command: str) -> str:
         return _MOVE.sub(r"put \1 in/on \2", command) if self._put else command
@@ -196,11 +193,12 @@ def _tasks(
     data: str | Path | None, generate: Mapping[str, Any] | None, task_types: Sequence[str] | None, split: str
 ) -> TaskSet:
     chosen = TASK_TYPES if task_types is None else task_types
-    if isinstance(chosen, str) or not set(chosen) <= set(TASK_TYPES):
-        unknown = next((each for each in chosen if each not in TASK_TYPES), chosen)
-        raise UsageError(f"expected task_types to be a list of {', '.join(TASK_TYPES)}, got {unknown!r}")
+    if not isinstance(chosen, list | tuple) or not chosen or any(each not in TASK_TYPES for each in chosen):
+        raise UsageError(f"expected task_types to be a list of {', '.join(TASK_TYPES)}, got {chosen!r:.80}")
     if generate is not None:
         return generated_games(generate, chosen, split)
+    if data == "":  # as from a variable of the shell that is not set: no wish for invented houses
+        raise UsageError("expected data to be a folder, got ''")
     folder = data if data is not None else os.environ.get("ALFWORLD_DATA")
     tasks = load_games(str(folder)) if folder else houses()
     if task_types is None:

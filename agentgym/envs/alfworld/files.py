@@ -69,7 +69,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TaskError(f"cannot read {path}: {error}") from None
     if not isinstance(data, dict):
         raise TaskError(f"{path}: expected a JSON object, got {type(data).__name__}")

@@ -81,8 +81,6 @@ def write_games(
     Raises:
         TaskError: see `make_game`.
     """
-    for name, text in (("alfred.pddl", package.domain), ("alfred.twl2", package.grammar)):
-        _write(out / "logic" / name, text)
     rows = []
     for index in range(recipe.count):
         made = make_game(package, recipe, index)
@@ -98,6 +96,8 @@ def write_games(
             }
         )
         each(folder)
+    for name, text in (("alfred.pddl", package.domain), ("alfred.twl2", package.grammar)):
+        _write(out / "logic" / name, text)
     return {"games": rows, "redraws": sum(made["redraws"] for made in rows)}
 
 

@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.errors import MissingDependency, TaskError
+from agentgym.errors import MissingDependency, TaskError, UsageError
 
-Pose: TypeAlias = tuple[
-    float, float, float, float
-]  # x and z in metres, where one faces and looks up in degrees
+# x and z in metres, where one faces and how far one looks down in degrees
+Pose: TypeAlias = tuple[float, float, float, float]
 
 _TABLES = "gen/constants.py"
 _GOALS = "gen/goal_library.py"
@@ -102,10 +101,8 @@ class Package:
     @functools.cached_property
     def digest(self) -> str:
         """Changes when one of the files does that all games depend on."""
-        paths = [_DOMAIN, _GRAMMAR, _TABLES, _GOALS]
-        return hashlib.sha256(b"\0".join((self.folder / path).read_bytes() for path in paths)).hexdigest()[
-            :16
-        ]
+        files = [self.folder / name for name in (_DOMAIN, _GRAMMAR, _TABLES, _GOALS)]
+        return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
     def scene(self, number: int) -> Scene:
         """A room of the package.
@@ -164,6 +161,8 @@ def find_package(folder: str | Path | None = None) -> Package:
                 " or give the folder of an unpacked one"
             )
         folder = spec.submodule_search_locations[0]
+    if not isinstance(folder, str | Path) or "\0" in str(folder):
+        raise UsageError(f"expected package to be a folder, got {folder!r:.60}")
     return _open(Path(folder).resolve())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from agentgym.envs.alfworld.files import SPLITS, TASK_TYPES
 from agentgym.errors import UsageError, nearest, whole_number
 
+MOST_COPIES = 100  # with more, drawing and planning take minutes
 FORMAT = 1  # goes up when the same recipe makes other games
 
 
@@ -45,6 +46,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("seed", 0), ("copies", 1), ("min_steps", 1)):
             whole_number(name, getattr(self, name), least=least)
+        if self.copies > MOST_COPIES:
+            raise UsageError(f"expected copies <= {MOST_COPIES}, got {self.copies}")
         if self.distractors is not None:
             whole_number("distractors", self.distractors, least=0)
         if not isinstance(self.hidden, bool):

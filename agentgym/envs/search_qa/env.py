@@ -18,7 +18,7 @@ from agentgym.envs.search_qa.tags import Tags
 from agentgym.envs.search_qa.world import WorldOptions
 from agentgym.errors import TaskError, ToolError, UsageError, whole_number
 from agentgym.protocols import Protocol
-from agentgym.tasks import FrozenDict, TaskSource
+from agentgym.tasks import FrozenDict, TaskSet, TaskSource
 
 SCORES = ("em", "f1")
 _PLACE = "{question}"  # in instructions
@@ -107,6 +107,8 @@ class SearchQAEnv(AgentEnv):
     ) -> None:
         if score not in SCORES:
             raise UsageError(f"expected score among {', '.join(SCORES)}, got {score!r}")
+        if instructions is not None and not isinstance(instructions, str):
+            raise UsageError(f"expected instructions to be a text, got {instructions!r:.60}")
         self.score = score
         self.top_k = whole_number("top_k", top_k, least=1)
         self.max_chars = whole_number("max_chars", max_chars, least=1)
@@ -127,13 +129,17 @@ class SearchQAEnv(AgentEnv):
     def _open(self, corpus: str | Path, timeout: float, retries: int) -> Retriever | None:
         """What all questions are asked of; None where each has its own."""
         if corpus == "own":
+            for task in self.task_set:
+                _expect_documents(task)
             return None
         if corpus == "shared":
             if any("world" in task.data for task in self.task_set):
                 raise UsageError(
                     "corpus='shared' is for the records of a file; an invented world is a corpus of its own"
                 )
-            return MemoryCorpus(document for task in self.task_set for document in documents_of(task))
+            return _shared_corpus(self.task_set)
+        if not isinstance(corpus, str | Path):
+            raise UsageError(f"expected corpus to be a text or a path, got {corpus!r:.60}")
         if isinstance(corpus, str) and corpus.startswith(("http://", "https://")):
             return RemoteRetriever(corpus, timeout, retries)
         return open_corpus(corpus)
@@ -148,8 +154,8 @@ class SearchQAEnv(AgentEnv):
         """Ask the question."""
         self._question, own = _open_task(task)
         self._retriever: Retriever = own if self._common is None else self._common
-        if self._retriever is own and not own.documents:
-            raise TaskError(f"task {task.id!r} came without documents; say what to search with corpus=...")
+        if self._retriever is own:
+            _expect_documents(task)
         self._found: dict[Document, None] = {}
         self._searches = 0
         self._answer: str | None = None
@@ -267,8 +273,19 @@ class SearchQAEnv(AgentEnv):
         return self.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
 
 
+def _expect_documents(task: Task) -> None:
+    if "world" not in task.data and not task.data.get("documents"):
+        raise TaskError(f"task {task.id!r} came without documents; say what to search with corpus=...")
+
+
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "..."
+
+
+@functools.lru_cache(4)  # the environments of a vector have the same set
+def _shared_corpus(tasks: TaskSet) -> MemoryCorpus:
+    """The paragraphs of all records."""
+    return MemoryCorpus(document for task in tasks for document in documents_of(task))
 
 
 @functools.lru_cache(_KEPT)

@@ -6,6 +6,7 @@ what a record does not have is left out. A file of such tasks, with `id`, `promp
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,10 +23,21 @@ Row = Mapping[str, Any]
 def load_records(path: str | Path) -> TaskSet:
     """The tasks of a ``.json`` list, a ``.jsonl`` or a ``.parquet`` file of questions.
 
+    A file that was read before and is as it was gives the same set: the environments of a vector share it.
+
     Raises:
         TaskError: a record has another form; names the line, or the number of the record.
     """
-    path = Path(path)
+    file = Path(path)
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise TaskError(f"cannot read {path}: {error}") from None
+    return _load_records(file.absolute(), stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(4)
+def _load_records(path: Path, size: int, changed_ns: int) -> TaskSet:
     rows = enumerate(_rows(path), start=1)
     return TaskSet((_task(row, number, where) for number, (row, where) in rows), name=path.name)
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from agentgym.envs.search_qa.documents import Document, from_contents
 from agentgym.errors import InfrastructureError, UsageError, whole_number
 
 _MOST_BYTES = 1 << 26  # of an answer
+_LONGEST_WAIT_S = 86_400
 _WAIT_S = 0.2  # before the second attempt; doubles after each
 _AGAIN = (408, 425, 429)  # statuses that may pass, beside 5xx
 
@@ -35,12 +37,14 @@ class RemoteRetriever:
     retries: int = 3
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
+        if not _is_address(self.url):
             raise UsageError(
                 f"expected the address of a retriever as http://... or https://..., got {self.url!r}"
             )
-        if not self.timeout > 0:
-            raise UsageError(f"expected retriever_timeout > 0 seconds, got {self.timeout!r}")
+        if not isinstance(self.timeout, int | float) or not 0 < self.timeout <= _LONGEST_WAIT_S:
+            raise UsageError(
+                f"expected retriever_timeout > 0 and <= {_LONGEST_WAIT_S} seconds, got {self.timeout!r}"
+            )
         whole_number("retriever_retries", self.retries, least=0)
 
     def search(self, query: str, k: int) -> list[Document]:
@@ -86,3 +90,15 @@ class RemoteRetriever:
             f'retriever {self.url}: expected {{"result": [[{{"document": {{"contents": ...}}}}, ...]]}}, '
             f"got {answer[:80]!r}"
         )
+
+
+def _is_address(url: str) -> bool:
+    """Whether it names a server, in characters that a request may hold."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0  # both raise where they make no sense
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https") and named and url.isascii() and url.isprintable() and " " not in url
+    )

@@ -19,7 +19,7 @@ VERSION = 1  # raise it whenever other worlds come of the same options
 
 SPLITS = ("train", "dev", "test")
 MOST_HOPS = 4
-_FEWEST_DOCUMENTS = 40
+_FEWEST_DOCUMENTS, _MOST_DOCUMENTS = 40, 20_000  # the largest world takes 20 s
 _UNWRITTEN = 0.08  # share of facts that no document states
 _BY_ALIAS = 0.5  # how often a thing with an alias is called by it
 _EARLIEST, _DAYS = date(1700, 1, 1), 180 * 365  # of birth
@@ -54,12 +54,14 @@ class WorldOptions:
             if whole_number("hops", hops, least=1) > MOST_HOPS:
                 raise UsageError(f"expected hops from 1 to {MOST_HOPS}, got {hops}")
         object.__setattr__(self, "hops", tuple(self.hops))
-        whole_number("documents", self.documents, least=_FEWEST_DOCUMENTS)
+        if whole_number("documents", self.documents, least=_FEWEST_DOCUMENTS) > _MOST_DOCUMENTS:
+            raise UsageError(f"expected documents <= {_MOST_DOCUMENTS}, got {self.documents}")
         whole_number("world_seed", self.seed, least=0)
         for name, most in (("distractors", 0.5), ("aliases", 1.0), ("unanswerable", 1.0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
                 raise UsageError(f"expected {name} to be a share from 0 to {most}, got {value!r}")
+            object.__setattr__(self, name, abs(float(value)))  # 1, 1.0 and -0.0: equal options, equal worlds
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from agentgym.envs.textworld.machine import LONGEST_COMMAND
 from agentgym.envs.textworld.making import files_of
 from agentgym.envs.textworld.play import Play, Saved
 from agentgym.envs.textworld.story import load_story
-from agentgym.errors import ToolError, UsageError
+from agentgym.errors import TaskError, ToolError, UsageError
 
 # Commands to the program, not to the player: they write and read files, take moves back, end the game, change how it
 # prints, or show what is hidden. The games know words by their first nine letters.
@@ -97,6 +97,8 @@ class TextWorldEnv(AgentEnv):
         intermediate_reward: bool = False,
         **kwargs: Any,
     ) -> None:
+        if settings is not None and not isinstance(settings, Mapping):
+            raise UsageError(f"expected settings to be {{'NAME': VALUE, ..}}, got {settings!r:.60}")
         named = {
             "level": level,
             "rooms": rooms,
@@ -162,7 +164,7 @@ class TextWorldEnv(AgentEnv):
         """The next command of a way to win from here, as textworld knows it; else of the stored walkthrough."""
         command = self.play.advice()
         if command is None:
-            raise NotImplementedError("textworld knows no way to win from here")
+            raise TaskError("textworld knows no way to win from here")
         return command
 
     def cheats(self) -> Mapping[str, Sequence[str]]:
@@ -190,7 +192,7 @@ class TextWorldEnv(AgentEnv):
                 "restart",
                 "quit",
                 "y",
-                "me, undo",
+                'me "undo"',
             ],
             "the game's own tools": [
                 "tw-trace-actions",
@@ -203,7 +205,12 @@ class TextWorldEnv(AgentEnv):
             tried |= {
                 "take the last step only": [plan[-1]],
                 "write the whole plan at once": ["\n".join(plan)],
-                "chain the plan": [". ".join(plan), " then ".join(plan), ", ".join(plan)],
+                "chain the plan": [
+                    ". ".join(plan),
+                    " then ".join(plan),
+                    ", ".join(plan),
+                    ", ".join(command.removeprefix("go ") for command in plan),
+                ],
             }
         return tried
 
@@ -253,14 +260,17 @@ def _refuse(command: str) -> None:
     Raises:
         ToolError: says what was expected.
     """
-    if len(command) > LONGEST_COMMAND or not command.isascii() or (command and not command.isprintable()):
+    plain = command.isascii() and (command.isprintable() or not command)
+    # After a backslash stands a command to the interpreter, which never answers to some.
+    if len(command) > LONGEST_COMMAND or not plain or "\\" in command:
         raise ToolError(
             f"Expected one command on one line, in at most {LONGEST_COMMAND} plain letters, for example: look"
         )
-    words = command.lower().replace(",", " , ").replace('"', ' " ').split()
-    if "." in command or "then" in words:
-        raise ToolError("Expected one command, without full stops and the word then.")
+    words = command.lower().replace('"', ' " ').split()
+    # After "look," or "n," the games read on with another command; of things in a list they report only the first.
+    if "." in command or "," in command or "then" in words:
+        raise ToolError("Expected one command, without full stops, commas and the word then.")
     for number, word in enumerate(words):
-        begins = number == 0 or words[number - 1] in (",", '"')
+        begins = number == 0 or words[number - 1] == '"'
         if begins and (word[:9] in _TO_THE_PROGRAM or _TEXTWORLD_TOOL.match(" ".join(words[number:]))):
             raise ToolError("That is a command to the program. Expected one to the player, for example: look")

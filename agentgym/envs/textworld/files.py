@@ -56,7 +56,7 @@ def load_tasks(games: str) -> TaskSet:
         TaskError: a file is broken, or there is none.
     """
     root = Path(games)
-    if root.is_dir():
+    if games and root.is_dir():
         found = sorted(path for path in root.rglob("*") if path.suffix in SUFFIXES and path.is_file())
     elif root.is_file() and root.suffix in SUFFIXES:
         found, root = [root], root.parent
@@ -103,7 +103,7 @@ def check_files(path: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TaskError(f"cannot read {path}: {error}") from None
     missing = [key for key in _KEYS if not isinstance(data, dict) or key not in data]
     if missing:

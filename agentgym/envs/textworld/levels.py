@@ -50,7 +50,11 @@ _CHOICES: dict[str, tuple[Setting, ...]] = {
     "goal": ("detailed", "brief", "none"),
     "go": (1, 6, 9, 12),
 }
-_HIGHEST_LEVEL = {"coin_collector": 300, "treasure_hunter": 30}
+_HIGHEST = {
+    ("coin_collector", "level"): 300,
+    ("treasure_hunter", "level"): 30,
+    ("cooking", "recipe"): 5,
+}
 _LEAST = {"take": 0, "recipe_seed": 0}  # other numbers begin with 1
 
 # Split -> first seed and number of games. Seeds of different splits never meet.
@@ -78,7 +82,7 @@ class Level:
         Raises:
             UsageError: there is no such challenge, theme, setting or value.
         """
-        if challenge not in SETTINGS:
+        if not isinstance(challenge, str) or challenge not in SETTINGS:
             raise UsageError(f"unknown challenge {challenge!r}.{nearest(challenge, SETTINGS)}")
         if theme not in THEMES:
             raise UsageError(f"expected theme among {', '.join(THEMES)}, got {theme!r}")
@@ -91,6 +95,11 @@ class Level:
             _check(challenge, name, value, defaults[name])
         if challenge == "cooking" and settings["take"] > settings["recipe"]:  # type: ignore[operator]  # both numbers
             raise UsageError(f"expected take <= recipe, got {settings['take']} > {settings['recipe']}")
+        breadth, length = settings.get("quest_breadth", 1), settings.get("quest_length", 1)
+        if breadth > 1 and length < 2 * breadth:  # type: ignore[operator]  # all three are numbers
+            raise UsageError(
+                f"expected quest_length >= {2 * breadth} for quest_breadth={breadth}, got {length}"
+            )  # type: ignore[operator]
         return cls(challenge, theme, tuple((name, settings[name]) for name in defaults))
 
     @property
@@ -119,9 +128,9 @@ def _check(challenge: str, name: str, value: object, default: Setting) -> None:
             raise UsageError(f"expected {name} to be True or False, got {value!r:.60}")
     else:
         number = whole_number(name, value, least=_LEAST.get(name, 1))
-        highest = _HIGHEST_LEVEL.get(challenge, number)
+        highest = _HIGHEST.get((challenge, name), number)
         if number > highest:
-            raise UsageError(f"expected level <= {highest} for {challenge}, got {number}")
+            raise UsageError(f"expected {name} <= {highest} for {challenge}, got {number}")
 
 
 def _short(value: Setting) -> str:

@@ -23,7 +23,7 @@ try:
     from textworld.generator.data import BUILTIN_DATA_PATH, KnowledgeBase
     from textworld.generator.game import Game, GameProgression
     from textworld.generator.inform7.world2inform7 import I7_DEFAULT_PATH, Inform7Game
-    from textworld.logic import Action, Proposition, State
+    from textworld.logic import State
 except ImportError as error:
     raise MissingDependency(
         f"TextWorld needs the package textworld: pip install 'agentgym-suite[text]' ({error})"
@@ -37,14 +37,12 @@ __all__ = [
     "I7_DEFAULT_PATH",
     "LOCK",
     "VERSION",
-    "Action",
     "Game",
     "GameMaker",
     "GameOptions",
     "GameProgression",
     "Inform7Game",
     "KnowledgeBase",
-    "Proposition",
     "State",
     "jericho",
     "make_game",

@@ -216,6 +216,17 @@ def test_files_of_questions(tmp_path):
     assert "Taught by Bo Sel." in step(shared, "search", query="taught Bo Sel")[0]
 
 
+def test_environments_share_what_a_file_holds(tmp_path):
+    """So a vector of many takes no more memory than one."""
+    path = write(tmp_path / "q.jsonl", HOTPOTQA, MUSIQUE)
+    first, second = (SearchQAEnv(tasks=str(path), corpus="shared") for _ in range(2))
+    assert first.task_set is second.task_set
+    assert first._common is second._common
+    write(path, HOTPOTQA)  # another file now
+    assert len(SearchQAEnv(tasks=str(path)).task_set) == 1
+    assert len(first.task_set) == 2
+
+
 def test_a_corpus_in_a_file(tmp_path):
     corpus = write(tmp_path / "wiki.jsonl", {"id": 1, "contents": '"Red Lamp"\nBy Ada Vor of Dunum Hill.'})
     env = lamps(corpus=corpus)
@@ -234,6 +245,8 @@ def test_a_corpus_in_a_file(tmp_path):
         ({"tasks": [LAMPS], "hops": [2]}, UsageError, "are for invented worlds"),
         ({"corpus": "shared"}, UsageError, "an invented world is a corpus of its own"),
         ({"corpus": "ownn"}, TaskError, "there is no file 'ownn'"),
+        ({"corpus": None}, UsageError, "expected corpus to be a text or a path, got None"),
+        ({"instructions": 5}, UsageError, "expected instructions to be a text, got 5"),
         ({"protocol": "search-r2"}, UsageError, "unknown protocol 'search-r2'"),
         ({"protocol": "bash"}, UsageError, "needs a tool named bash"),
         ({"corpus": "http://127.0.0.1:9/", "retriever_timeout": 0}, UsageError, "retriever_timeout > 0"),
@@ -246,13 +259,15 @@ def test_bad_keywords(keywords, error, said):
 
 
 def test_a_question_without_documents():
-    env = SearchQAEnv(tasks=[Task("x", "Who?", data={"answers": ["me"]})])
-    with pytest.raises(TaskError, match="task 'x' came without documents; say what to search with corpus="):
-        env.reset(seed=0)
+    alone, said = Task("x", "Who?", data={"answers": ["me"]}), "task 'x' came without documents; .* corpus="
+    with pytest.raises(TaskError, match=said):  # at once: not when an episode comes to it
+        SearchQAEnv(tasks=[LAMPS, alone])
+    with pytest.raises(TaskError, match=said):
+        SearchQAEnv(tasks=[LAMPS]).reset(seed=0, options={"task": alone})
 
 
 def test_a_task_without_answers():
-    env = SearchQAEnv(tasks=[Task("x", "Who?")])
+    env = SearchQAEnv(tasks=[Task("x", "Who?", data={"documents": [{"title": "T", "text": "x"}]})])
     with pytest.raises(
         TaskError, match="task 'x': expected 'answers' to be a text or a list of texts, got None"
     ):

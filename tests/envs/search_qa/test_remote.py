@@ -97,7 +97,14 @@ def test_an_answer_without_end(server, monkeypatch):
     ("keywords", "said"),
     [
         ({"url": "file:///etc/passwd"}, "expected the address of a retriever"),
+        ({"url": "http://"}, "expected the address of a retriever"),
+        ({"url": "http://["}, "expected the address of a retriever"),
+        ({"url": "http://a b/"}, "expected the address of a retriever"),
+        ({"url": "http://h:port/"}, "expected the address of a retriever"),
+        ({"url": "http://h/é"}, "expected the address of a retriever"),
         ({"timeout": 0}, "expected retriever_timeout > 0"),
+        ({"timeout": "x"}, "expected retriever_timeout > 0"),
+        ({"timeout": float("inf")}, "expected retriever_timeout > 0"),
         ({"retries": -1}, "expected retriever_retries"),
     ],
 )

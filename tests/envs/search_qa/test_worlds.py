@@ -247,6 +247,7 @@ def test_options_do_what_they_say():
         ({"hops": [5]}, "expected hops from 1 to 4, got 5"),
         ({"hops": [0]}, "expected hops to be a whole number >= 1"),
         ({"documents": 20}, "expected documents to be a whole number >= 40"),
+        ({"documents": 10**9}, "expected documents <= 20000, got 1000000000"),
         ({"distractors": 0.9}, "expected distractors to be a share from 0 to 0.5"),
         ({"aliases": -1}, "expected aliases to be a share"),
         ({"unanswerable": float("nan")}, "expected unanswerable to be a share"),
@@ -256,6 +257,11 @@ def test_options_do_what_they_say():
 def test_bad_options(options, said):
     with pytest.raises(UsageError, match=said):
         WorldOptions(**options)
+
+
+def test_equal_options_make_equal_worlds():
+    """1 and 1.0 are equal, so whoever comes second gets the world that is kept for the first."""
+    assert str(WorldOptions(aliases=1, distractors=-0.0)) == str(WorldOptions(aliases=1.0, distractors=0))
 
 
 def test_task_sets():

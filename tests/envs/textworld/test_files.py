@@ -66,6 +66,7 @@ def another_version(path: Path) -> None:
         (lambda path: path.write_bytes(b""), "a story of version 8"),
         (lambda path: path.with_suffix(".json").unlink(), r"expected the game's a\.json beside it"),
         (lambda path: path.with_suffix(".json").write_text("{"), r"cannot read .*a\.json"),
+        (lambda path: path.with_suffix(".json").write_text("[" * 100_000), r"cannot read .*a\.json"),
         (
             lambda path: path.with_suffix(".json").write_text("[]"),
             "a game of textworld, a JSON object with version",

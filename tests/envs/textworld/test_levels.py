@@ -30,6 +30,12 @@ def test_defaults_fill_what_is_not_given() -> None:
         ({"challenge": "cooking", "settings": {"go": 2}}, "go among 1, 6, 9, 12, got 2"),
         ({"challenge": "cooking", "settings": {"cut": 1}}, "cut to be True or False, got 1"),
         ({"challenge": "cooking", "settings": {"take": 2}}, "take <= recipe, got 2 > 1"),
+        ({"challenge": "cooking", "settings": {"recipe": 6}}, "recipe <= 5 for cooking, got 6"),
+        ({"challenge": [1]}, r"unknown challenge \[1\]"),
+        ({"settings": 5}, "settings to be .* got 5"),
+        ({"settings": "go"}, "settings to be .* got 'go'"),
+        ({"quest_length": 3, "quest_breadth": 2}, "quest_length >= 4 for quest_breadth=2, got 3"),
+        ({"games": ""}, "expected a game file .* got ''"),  # not the folder one stands in
         ({"challenge": "simple", "settings": {"goal": "long"}}, "goal among detailed, brief, none"),
         ({"games": "x", "rooms": 2}, "one of: a challenge with its settings, games=..., tasks=..."),
         ({"tasks": [], "challenge": "simple"}, "one of: a challenge"),
