@@ -262,7 +262,13 @@ def read_templates(path: str | Path) -> Templates:
     """
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        RecursionError,
+        MemoryError,
+    ) as error:  # the last two: deep nesting
         raise UsageError(f"template={str(path)!r}: expected a Python file of prompts: {error}") from None
     texts = {
         target.id: node.value.value

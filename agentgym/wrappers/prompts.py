@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from agentgym import spaces
-from agentgym.core import AgentWrapper
+from agentgym.core import AgentEnv, AgentWrapper
 from agentgym.errors import UsageError, nearest, whole_number
 from agentgym.messages import Conversation, assistant, user
 from agentgym.trajectory.records import Compaction
@@ -150,10 +150,12 @@ class PublishedPrompts(AgentWrapper):
         form, inner = self._form, self.agent_env
         if form.listing is not None:
             expect_admissible(self)
-        if inner.tools and inner.protocol.name != form.protocol:
+        spoken = inner.protocol.name if inner.tools else None
+        lists = type(inner).admissible_actions is not AgentEnv.admissible_actions
+        if (inner.tools or lists) and spoken != form.protocol:  # others may read any text
             wanted = f"protocol={form.protocol!r}" if form.protocol else "an environment of plain text moves"
             raise UsageError(
-                f"form {form.name!r} needs {wanted}, got {type(inner).__name__} with protocol={inner.protocol.name!r}"
+                f"form {form.name!r} needs {wanted}, got {type(inner).__name__} with protocol={spoken!r}"
             )
 
     def _show(self, info: dict[str, Any]) -> None:

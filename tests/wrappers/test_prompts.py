@@ -442,6 +442,8 @@ class TestRefusals:
             PublishedPrompts(Room(), "alf")
         with pytest.raises(UsageError, match="needs a list of admissible actions; Tools gives none"):
             PublishedPrompts(Tools(), "text")
+        with pytest.raises(UsageError, match="form 'search' needs protocol='search-r1', got Room"):
+            PublishedPrompts(Room(), "search")
         with pytest.raises(
             UsageError, match="form 'search' needs protocol='search-r1', got Tools with protocol='h"
         ):
@@ -484,6 +486,7 @@ class TestRefusals:
             ("A_TEMPLATE_NO_HIS = '{'", "A_TEMPLATE_NO_HIS is no format string: "),
             ("A_TEMPLATE_NO_HIS = (", "expected a Python file of prompts: "),
             ("\0", "expected a Python file of prompts: "),
+            ("A_TEMPLATE = " + "-" * 100_000 + "1", "expected a Python file of prompts: "),
         ],
     )
     def test_templates(self, code, complaint, tmp_path):
