@@ -76,9 +76,9 @@ class Reader:
             async with asyncio.timeout(READ_S):
                 while True:
                     try:
-                        if self._world is None:
-                            self._world = await self._enter()
-                        return await self._run(expression, self._world)
+                        fresh = self._world is None
+                        world = self._world = self._world or await self._enter()
+                        return await self._run((_library() if fresh else "") + expression, world)
                     except PlaywrightError as error:
                         _raise_if_hopeless(error.message)
                         self._world = None  # it went with its document: the page has another one now
@@ -92,9 +92,7 @@ class Reader:
             "Page.createIsolatedWorld",
             {"frameId": tree["frameTree"]["frame"]["id"], "worldName": secrets.token_hex(8)},
         )
-        number = int(world["executionContextId"])
-        await self._run(_library(), number)
-        return number
+        return int(world["executionContextId"])
 
     async def _run(self, expression: str, world: int) -> Any:
         reply = await self._session.send(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Any
 
+_MOST_SOURCE = 200_000  # characters that are read: parsing what was made to be slow shall cost little
 _MOST_LINES = 250
 _MOST_DEPTH = 12
 _TEXT = 80  # characters of one piece of text
@@ -43,7 +44,8 @@ def digest(files: Mapping[str, bytes], *, shown: str = "") -> dict[str, Any]:
         shown: its rendered text, where a browser has been asked.
     """
     outline = _Outline()
-    outline.feed(files["index.html"].decode("utf-8", "replace"))
+    source = files["index.html"].decode("utf-8", "replace")
+    outline.feed(source[:_MOST_SOURCE])
     outline.close()
     sources = [
         source.decode("utf-8", "replace")
@@ -54,7 +56,7 @@ def digest(files: Mapping[str, bytes], *, shown: str = "") -> dict[str, Any]:
     return {
         "title": " ".join(outline.title.split())[:_TEXT],
         "outline": outline.lines,
-        "outline_cut": outline.cut,
+        "outline_cut": outline.cut or len(source) > _MOST_SOURCE,
         "listens_to": dict((listens + outline.handlers).most_common(30)),
         "rendered_text": shown[:_SHOWN],
         "rendered_text_cut": len(shown) > _SHOWN,
@@ -67,10 +69,11 @@ class _Outline(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.lines: list[str] = []
-        self.cut = 0
+        self.cut = False
         self.title = ""
         self.handlers: Counter[str] = Counter()
         self._open: list[tuple[str, bool]] = []  # tag, and whether what is inside is seen
+        self._depths: Counter[str] = Counter()  # how many of each tag are open
         self._in_title = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -78,19 +81,25 @@ class _Outline(HTMLParser):
         self.handlers.update(name[2:] for name in given if name.startswith("on"))
         self._in_title = tag == "title"
         if tag in _SELF_CLOSING and self._open and self._open[-1][0] == tag:
-            self._open.pop()
+            self._close()
         seen = self._seen() and tag not in _SILENT and not self._is_hidden(given)
         if seen and tag not in ("html", "head", "body"):
             named = "".join(f"[{name}={value[:40]}]" for name in _ATTRIBUTES if (value := given.get(name)))
             self._add(tag + named)
         if tag not in _VOID:
             self._open.append((tag, seen))
+            self._depths[tag] += 1
 
     def handle_endtag(self, tag: str) -> None:
         self._in_title = False
-        if any(tag == name for name, _ in self._open):
-            while self._open.pop()[0] != tag:
+        if self._depths[tag]:
+            while self._close() != tag:
                 pass
+
+    def _close(self) -> str:
+        tag, _ = self._open.pop()
+        self._depths[tag] -= 1
+        return tag
 
     def handle_data(self, data: str) -> None:
         text = " ".join(data.split())
@@ -110,4 +119,4 @@ class _Outline(HTMLParser):
         if len(self.lines) < _MOST_LINES:
             self.lines.append("  " * min(len(self._open), _MOST_DEPTH) + line)
         else:
-            self.cut += 1
+            self.cut = True

@@ -117,10 +117,16 @@ def make(seed: int) -> Draft:
     plan.expect("F6", "text", "all", **shows(3))
     plan.click(date(first))
     plan.expect("F6", "count", "entry", equals=2)
-    plan.click(at("delete", within=at("entry", has_text="{{t1}}")))
-    plan.expect("F5", "count", "entry", equals=1)
-    plan.expect("F5", "text", "entry", contains="{{t2}}")
-    plan.expect("F5", "text", "all", **shows(2))
+
+    delete = Script("delete")
+    delete.click(date(first))
+    for word in ("{{t4}}", "{{t5}}"):
+        delete.enter("text", word)
+    delete.expect("F5", "count", "entry", equals=2)
+    delete.click(at("delete", within=at("entry", has_text="{{t4}}")))
+    delete.expect("F5", "count", "entry", equals=1)
+    delete.expect("F5", "text", "entry", contains="{{t5}}")
+    delete.expect("F5", "text", "all", **shows(1))
 
     last = (first.replace(day=1, month=month + 1)) - datetime.timedelta(days=1)
     keys = Script("keys", NARROW)
@@ -140,4 +146,4 @@ def make(seed: int) -> Draft:
     keys.expect("L1", "count", "weekday", equals=7)
     keys.expect("L1", "inside_x", at("weekday", nth=6))
     keys.fits("L1")
-    return Draft(prompt, items, [turn, plan, keys], {"year": year, "month": month})
+    return Draft(prompt, items, [turn, plan, delete, keys], {"year": year, "month": month})

@@ -101,9 +101,13 @@ def make(seed: int) -> Draft:
     for number, name in enumerate(("{{t1}}", *names)):
         rows_script.expect("F7", "value", field("name", number), equals=name)
     sums(rows_script, "F7", start + 4)
-    rows_script.click(field("remove", 1))
-    rows_script.expect("F2", "count", "row", equals=2)
-    rows_script.expect("F2", "value", field("name", 1), equals=names[1])
+
+    remove = Script("remove")
+    remove.expect("F2", "count", "row", equals=2)
+    remove.click(field("remove", 0))
+    remove.expect("F2", "count", "row", equals=1)
+    remove.expect("F2", "value", field("name", 0), equals=names[1])
+    sums(remove, "F2", quantities[1] * prices[1])
 
     wrong = Script("wrong")
     wrong.expect("F5", "text_or_none", "problem", equals="")
@@ -138,4 +142,4 @@ def make(seed: int) -> Draft:
         "rate": rate,
         "threshold": threshold,
     }
-    return Draft(prompt, items, [main, rows_script, wrong], data)
+    return Draft(prompt, items, [main, rows_script, remove, wrong], data)

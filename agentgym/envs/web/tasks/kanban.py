@@ -64,10 +64,14 @@ def make(seed: int) -> Draft:
     main.act("reload")
     main.expect("F7", "count", card("{{t1}}", 2), equals=1)
     main.expect("F7", "count", "card", equals=2)
-    main.click(at("delete", within=card(first, 0)))
-    main.expect("F6", "count", at("card", has_text=first), equals=0)
-    main.expect("F6", "count", card("{{t1}}", 2), equals=1)
     main.clean("T1")
+
+    delete = Script("delete")
+    delete.enter("new-card", "{{t2}}")
+    delete.expect("F6", "count", "card", equals=2)
+    delete.click(at("delete", within=card(first, 0)))
+    delete.expect("F6", "count", at("card", has_text=first), equals=0)
+    delete.expect("F6", "count", card("{{t2}}", 0), equals=1)
 
     buttons = Script("buttons")
     buttons.expect("F4", "attr_bool", at("move-left", within=card(first, 0)), key="disabled", equals=True)
@@ -106,6 +110,6 @@ def make(seed: int) -> Draft:
     return Draft(
         prompt,
         items,
-        [main, buttons, full, narrow, keyboard],
+        [main, delete, buttons, full, narrow, keyboard],
         {"columns": names, "first": first, "limit": limit},
     )
