@@ -72,7 +72,7 @@ $(VENV)/.with-model: $(VENV)/.with-tools
 
 $(VENV)/.with-tools: $(VENV)/bin/python setup.cfg pyproject.toml
 	@echo "installing agentgym and its tools (once)"
-	$(PIP) -e '.[swe,docker,monitor,shop,text,report,serve,dev]' pyarrow
+	$(PIP) -e '.[swe,docker,web,monitor,shop,text,report,serve,dev]' pyarrow
 	@touch $@
 
 # Compiles a planner in C++, about 90 s on two cores; pip keeps the wheel. Nobody else needs it, so a failure is told and

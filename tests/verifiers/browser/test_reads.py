@@ -277,7 +277,7 @@ def test_a_value_may_come_true_later(steps: Callable[..., list[Event]]) -> None:
 
 
 def test_reads_follow_the_page_to_its_next_documents(steps: Callable[..., list[Event]]) -> None:
-    page = "<p>x</p><script>setTimeout(() => location.reload(), 60)</script>"
+    page = "<p>x</p><script>setTimeout(() => location.reload(), 200)</script>"
     events = steps(page, [wanted("text", "p", {}) | {"equals": "x", "within_ms": 3000}] * 40)
     assert all(event.ok for event in events)
 
