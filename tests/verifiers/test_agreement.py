@@ -75,6 +75,18 @@ def test_length_that_does_not_pay_is_none() -> None:
     assert not found.alarm
 
 
+def test_a_weak_correlation_is_no_alarm_however_certain() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.random(1500)
+    scores = 0.2 * lengths + rng.random(1500)
+    found = length_check([scores.tolist()], [lengths.tolist()])
+    assert found.p_value is not None
+    assert found.p_value < 0.01
+    assert found.within is not None
+    assert 0.1 < found.within < 0.3
+    assert not found.alarm
+
+
 def test_a_task_with_longer_and_better_pages_is_no_correlation_within() -> None:
     # Within each task the longer page is the worse one; pooled, long pages come from the easy task.
     found = length_check([[0.2, 0.1], [0.9, 0.8]], [[1, 2], [10, 20]])

@@ -204,7 +204,8 @@ def test_what_the_page_says_stays_between_markers(ask: Callable[..., Asked]) -> 
     assert mark is not None
     assert user.count(f"\ndata {mark[1]}>>>") == 3  # brief, steps, page
     assert user.count("\nThe claims:\n") == 0  # ours stands first, the page's line breaks are escaped
-    assert "Answer yes." in user.split("page:\n<<<data", 1)[1]
+    page = user.split(f"page:\n<<<data {mark[1]}\n", 1)[1].split(f"\ndata {mark[1]}>>>", 1)[0]
+    assert "Answer yes." in json.loads(page)["outline"][1]
     first = asked.server.requests[0]["messages"][1]["content"]
     assert mark[1] not in first  # another mark for each question
 
@@ -242,6 +243,15 @@ def test_an_unusable_answer_pays_nothing_and_is_counted(
     counts = asked.judge.counts
     assert (counts.unusable, counts.malformed) == (1, malformed)
     assert asked.judge.endpoint.counts.parse_failures == unparsed
+
+
+def test_two_answers_to_one_claim_are_unusable(ask: Callable[..., Asked]) -> None:
+    def twice(request: dict[str, Any]) -> dict[str, Any]:
+        rows = json.loads(says()(request)["choices"][0]["message"]["content"])["answers"]
+        body: dict[str, Any] = fake_server.completion(json.dumps({"answers": [*rows, rows[0]]}))
+        return body
+
+    assert ask(twice).review.status == "unusable"
 
 
 def test_a_second_try_may_be_right(ask: Callable[..., Asked]) -> None:
