@@ -16,7 +16,18 @@ from baselines.actor import Actor
 from baselines.parallel import Ranks
 from baselines.sharding import full, like
 
-__all__ = ["check_config", "latest", "load", "load_weights", "save", "save_model", "weights"]
+__all__ = [
+    "check_config",
+    "latest",
+    "load",
+    "load_weights",
+    "save",
+    "save_model",
+    "weights",
+    "write_config",
+]
+
+_CONFIG = "config.json"
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any], *, keep: int) -> Path:
@@ -80,21 +91,18 @@ def load(path: Path) -> dict[str, Any]:
         raise UsageError(f"cannot read the checkpoint {path}: {type(error).__name__}: {error}") from None
 
 
-def check_config(
-    folder: Path, config: Mapping[str, Any], may_change: Collection[str], *, write: bool
-) -> None:
+def check_config(folder: Path, config: Mapping[str, Any], may_change: Collection[str]) -> None:
     """Refuse to go on with a run under other settings.
 
     Args:
-        folder: of the run, made if missing.
+        folder: of the run; may be missing.
         config: of this process; JSON values.
         may_change: keys that may differ.
-        write: keep these settings in ``config.json`` (one process of several).
 
     Raises:
         UsageError: the folder holds a run with other settings, or something that is no run.
     """
-    path = folder / "config.json"
+    path = folder / _CONFIG
     new = json.loads(json.dumps(config))
     if path.exists():
         try:
@@ -111,11 +119,14 @@ def check_config(
         raise UsageError(
             f"{folder} is not empty and holds no config.json: not a training run; give another --out"
         )
-    if write:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(new, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Keep the settings of a run that has begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{_CONFIG}.tmp"
+    partial.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    partial.replace(folder / _CONFIG)
 
 
 def _all(folder: Path) -> list[Path]:

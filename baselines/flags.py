@@ -68,7 +68,7 @@ class RunArgs:
     pack_tokens: int = 4096
     """Most tokens in one forward pass; gradients of several passes add up. Bounds the memory."""
     autocast: bool = False
-    """Compute in bfloat16 with float32 weights."""
+    """Compute in bfloat16 with float32 weights; pays where the hardware is made for it, and costs where it is not."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; with torchrun each process has a GPU, or a share of the CPU."""
     shard: bool = False

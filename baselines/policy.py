@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.credit import token_weights
 from agentgym.errors import UsageError
 from agentgym.trajectory.records import Trajectory
 from baselines import checkpoints, sharding
@@ -26,9 +25,11 @@ from baselines.parallel import Ranks
 from baselines.rollouts import Array, Batch, Rollouts
 from baselines.run import optimizer_step
 
-# Of a pack, its hidden states (m, H), what picks the pack's tokens out of numbers per segment, and the weights (m,): a
-# loss to be added to the policy's.
-Beside: TypeAlias = Callable[[Pack, Tensor, Callable[[Sequence[Tensor]], Tensor], Tensor], Tensor]
+# Numbers of a pack's trainable tokens by name, (m,) each: "advantage", "weight" (so that a sum over all packs is the
+# batch's loss), "sampled" (log-probs of the sampling), "old" and "first" (those of older weights), if there are any.
+Tokens: TypeAlias = Mapping[str, Tensor]
+# Another loss on the same hidden states, (m, H).
+Beside: TypeAlias = Callable[[Pack, Tensor, Tokens], Tensor]
 
 
 @dataclass(frozen=True)
@@ -119,101 +120,113 @@ class PolicyLearner:
         return rollouts.play(self.settings.groups)
 
     def learn(
-        self, batch: Batch, credit: Sequence[Array], costs: Costs, *, beside: Beside | None = None
+        self,
+        batch: Batch,
+        credit: Sequence[Array],
+        costs: Costs,
+        *,
+        beside: Beside | None = None,
+        **more: list[Tensor],
     ) -> dict[str, float]:
         """Train the policy on a batch: `--epochs` passes, each of `--minibatches` steps of the optimizer.
 
-        Shapes: K segments, M_k trainable tokens of segment k, m trainable tokens of one pack; nothing is padded.
+        Shapes: K segments, M_k trainable tokens of segment k, M of all that one step runs, m of one pack.
 
         Args:
             batch: what was played.
             credit: per segment, (T_k,), the advantages.
             costs: the tokens that are trained on are added.
-            beside: another loss on the same states, such as that of a critic on the same trunk.
+            beside: a loss to be added to the policy's, such as that of a critic on the same trunk.
+            **more: numbers that `beside` needs, per segment (M_k,).
 
         Returns:
             Numbers to log.
         """
-        args, device = self.settings, self.ranks.device
-        advantages = batch.on_tokens(credit)  # per segment (M_k,)
-        sampled = batch.on_tokens(batch.sampled)
-        once = args.epochs * args.minibatches == 1  # then the weights that are trained are those that sampled
-        old = sampled if args.old == "sampled" else None if once else self._rescore(batch)
-        reference = self._rescore(batch, reference=True) if args.kl_coef else None
+        args = self.settings
+        advantages, sampled = batch.on_tokens(credit), batch.on_tokens(batch.sampled)
+        numbers: dict[str, Any] = {"advantage": advantages, "sampled": sampled, **more}  # by segment, (M_k,)
+        if args.old == "sampled":
+            numbers["old"] = sampled
+        elif (
+            args.epochs * args.minibatches > 1
+        ):  # with a single step the weights in training are those that sampled
+            numbers["old"] = self._rescore(batch)
+        if args.kl_coef:
+            numbers["first"] = self._rescore(batch, reference=True)
         # A segment whose advantages are all 0 has no gradient, so it is not run; the weights below count it still.
         run_all = bool(args.kl_coef or args.entropy_coef or beside)
-        useful = {k for k, a in enumerate(advantages) if run_all or a.any()}
-
-        done: list[tuple[float, int, dict[str, float]]] = []  # loss, packed tokens, statistics of each pack
+        useful = {k for k, advantage in enumerate(advantages) if run_all or advantage.any()}
+        done: list[tuple[float, int, dict[str, float]]] = []  # of each pack: loss, packed tokens, statistics
         norms = []
         for epoch in range(args.epochs):
             for part in batch.minibatches(args.minibatches, (args.seed, 3, self.updates, epoch)):
-                # Over the whole minibatch, whatever is run where: the sum of w * loss over all packs of all processes
-                # is the loss. Tokens that were not sampled (prompts, tool results, copied context) and those left out
-                # on purpose (blocked calls, with --mask-blocked) have mask 0; they are in no tensor from here on.
-                masks = [batch.masks[k] for k in part]
-                rollouts = [batch.rollouts[k] for k in part]
-                of_part = token_weights(masks, rollouts, reduce=args.reduce, constant=args.reduce_constant)
-                weights = {
-                    k: torch.from_numpy(w[m]).float() for k, w, m in zip(part, of_part, masks, strict=True)
-                }
                 run = [k for k in part if k in useful]
                 if not run:
                     continue
+                # Over the whole minibatch, whatever is run where. Tokens that were not sampled (prompts, tool results,
+                # copied context) and those left out on purpose (blocked calls, with --mask-blocked) have mask 0: they
+                # are in no tensor from here on.
+                numbers["weight"] = batch.weights(part, args.reduce, args.reduce_constant)
                 mine = run[self.ranks.part([len(batch.rows[k].ids) for k in run])]
-                loss_sum = 0.0
+                columns = {
+                    name: torch.cat([of[k] for k in mine]) for name, of in numbers.items() if mine
+                }  # (M,)
+                step = 0.0
                 packs = self.actor.packs([batch.rows[k] for k in mine])
                 for pack, factor in self.ranks.even(packs, lambda: self.actor.packs(batch.rows[:1])[0]):
-                    if not factor:  # others are not done yet
-                        (0.0 * self.actor.states(pack).sum()).backward()
-                        continue
-
-                    def take(per_segment: Any, at: Tensor = pack.flat, of: Sequence[int] = mine) -> Tensor:
-                        return torch.cat([per_segment[k] for k in of])[at].to(device)  # (m,)
-
                     hidden = self.actor.states(pack)  # (m, H), before each token
-                    logp, entropy = self.actor.logprobs(pack, hidden=hidden)  # (m,), (m,)
-                    w, engine = take(weights), take(sampled)
-                    before = logp.detach() if old is None else take(old)
-                    loss, stats = policy_loss(
-                        logp,
-                        before,
-                        take(advantages),
-                        w,
-                        clip_low=args.clip_low,
-                        clip_high=args.clip_high,
-                        dual_clip=args.dual_clip,
-                        kind=args.loss,
-                        rows=pack.row.to(device) if args.loss == "gspo" else None,
-                        importance=self._importance(before, engine, pack.row.to(device)),
-                    )
-                    stats |= {
-                        "entropy": entropy.mean().item(),
-                        "mismatch": (before - engine).abs().mean().item(),
-                    }
-                    if args.entropy_coef:
-                        loss = loss - args.entropy_coef * (w * entropy).sum()
-                    if reference is not None:
-                        first = take(reference)
-                        loss = loss + args.kl_coef * (w * kl(logp, first, args.kl_kind)).sum()
-                        stats["kl_reference"] = kl(logp.detach(), first, "k3").mean().item()
+                    if not factor:  # other processes are not done yet
+                        (0.0 * hidden.sum()).backward()
+                        continue
+                    tokens = {name: of[pack.flat].to(hidden.device) for name, of in columns.items()}  # (m,)
+                    loss, stats = self._policy_loss(pack, hidden, tokens)
                     done.append((loss.item(), len(pack.ids), stats))
                     if beside is not None:
-                        loss = loss + beside(pack, hidden, take, w)
+                        loss = loss + beside(pack, hidden, tokens)
                     loss.backward()
-                    loss_sum += loss.item()
-                norms.append(optimizer_step(self.optimizer, self.ranks, loss_sum, args.max_grad_norm))
+                    step += loss.item()
+                norms.append(optimizer_step(self.optimizer, self.ranks, step, args.max_grad_norm))
         self.updates += 1
         everybody = self.ranks.gather(done)
         costs.trained_tokens += sum(tokens for _, tokens, _ in everybody)
-        numbers = {"policy/useful_segments": len(useful) / len(batch.segments)}
+        report = {"useful_segments": len(useful) / len(batch.segments)}
         if norms:
-            numbers |= {"policy/loss": sum(loss for loss, _, _ in everybody) / len(norms)}
-            numbers |= {"policy/grad_norm": float(np.mean(norms))}
-            numbers |= {
-                f"policy/{name}": n for name, n in merge_stats([stats for *_, stats in everybody]).items()
-            }
-        return numbers
+            report["loss"] = sum(loss for loss, _, _ in everybody) / len(norms)
+            report["grad_norm"] = float(np.mean(norms))
+            report |= merge_stats([stats for *_, stats in everybody])
+        return {f"policy/{name}": number for name, number in report.items()}
+
+    def _policy_loss(self, pack: Pack, hidden: Tensor, tokens: Tokens) -> tuple[Tensor, dict[str, float]]:
+        """Loss and statistics of one pack; hidden is (m, H)."""
+        args, rows = self.settings, pack.row.to(hidden.device)  # (m,), which segment a token belongs to
+        logp, entropy = self.actor.logprobs(pack, hidden=hidden)  # (m,), (m,)
+        old = tokens["old"] if "old" in tokens else logp.detach()
+        importance = None  # (m,), what corrects for a sampler whose arithmetic is not the trainer's
+        if args.mismatch != "none":
+            of_rows = rows if args.mismatch == "sequence_mask" else None
+            importance = importance_weights(
+                old, tokens["sampled"], mode=args.mismatch, high=args.mismatch_high, rows=of_rows
+            )
+        loss, stats = policy_loss(
+            logp,
+            old,
+            tokens["advantage"],
+            tokens["weight"],
+            clip_low=args.clip_low,
+            clip_high=args.clip_high,
+            dual_clip=args.dual_clip,
+            importance=importance,
+            kind=args.loss,
+            rows=rows if args.loss == "gspo" else None,
+        )
+        stats["entropy"] = entropy.mean().item()
+        stats["mismatch"] = (old - tokens["sampled"]).abs().mean().item()
+        if args.entropy_coef:
+            loss = loss - args.entropy_coef * (tokens["weight"] * entropy).sum()
+        if "first" in tokens:
+            loss = loss + args.kl_coef * (tokens["weight"] * kl(logp, tokens["first"], args.kl_kind)).sum()
+            stats["kl_reference"] = kl(logp.detach(), tokens["first"], "k3").mean().item()
+        return loss, stats
 
     def _rescore(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """Per segment (M_k,), log-probs under the present weights, or under those of the beginning."""
@@ -222,16 +235,6 @@ class PolicyLearner:
             scored, _ = self.actor.score(batch.rows[mine], reference=reference, entropy=False)
         sizes = [int(mask.sum()) for mask in batch.masks[mine]]
         return self.ranks.gather(scored.cpu().split(sizes) if sizes else ())
-
-    def _importance(self, rescored: Tensor, sampled: Tensor, rows: Tensor) -> Tensor | None:
-        """(m,), what corrects for a sampler whose arithmetic is not the trainer's; None where nothing shall."""
-        mode = self.settings.mismatch
-        if mode == "none":
-            return None
-        of_rows = rows if mode == "sequence_mask" else None
-        return importance_weights(
-            rescored, sampled, mode=mode, high=self.settings.mismatch_high, rows=of_rows
-        )
 
     def state(self) -> dict[str, Any]:
         """Weights, optimizer, number of updates."""

@@ -23,7 +23,7 @@ Example:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from agentgym.cli import guarded
-from agentgym.credit import LengthAdaptive, add_reward, segment_gae, token_weights, value_metrics, whiten
+from agentgym.credit import LengthAdaptive, add_reward, segment_gae, value_metrics, whiten
 from agentgym.errors import UsageError
 from baselines import checkpoints, sharding
 from baselines.actor import Critic, Pack
@@ -40,7 +40,7 @@ from baselines.flags import arguments
 from baselines.losses import value_loss
 from baselines.metrics import Costs
 from baselines.parallel import Ranks
-from baselines.policy import PolicyArgs, PolicyLearner
+from baselines.policy import PolicyArgs, PolicyLearner, Tokens
 from baselines.rollouts import Array, Batch
 from baselines.run import optimizer_step, train
 
@@ -133,19 +133,7 @@ class PPO(PolicyLearner):
             advantages = whiten(advantages, batch.masks)
         targets, old = batch.on_tokens(returns), batch.on_tokens(values)  # per segment (M_k,)
         if self.critic_optimizer is None:
-            losses: list[float] = []
-
-            def beside(
-                pack: Pack, hidden: Tensor, take: Callable[[Sequence[Tensor]], Tensor], w: Tensor
-            ) -> Tensor:
-                loss = self._value_loss(self.critic.values(pack, hidden=hidden), take(targets), w, take(old))
-                losses.append(loss.item())
-                return args.value_coef * loss
-
-            numbers |= self.learn(batch, advantages, costs, beside=beside)
-            everybody = self.ranks.gather(losses)
-            return numbers | {"value/loss": sum(everybody) / (args.epochs * args.minibatches)}
-
+            return numbers | self._learn_together(batch, advantages, targets, old, costs)
         if self.updates >= args.warmup:
             numbers |= self.learn(batch, advantages, costs)
         else:
@@ -206,6 +194,22 @@ class PPO(PolicyLearner):
         costs.critic_tokens += sum(self.ranks.gather(tokens))
         return self.ranks.gather(before), np.array(self.ranks.gather(after.tolist()))
 
+    def _learn_together(
+        self, batch: Batch, credit: list[Array], targets: list[Tensor], old: list[Tensor], costs: Costs
+    ) -> dict[str, float]:
+        """Train policy and critic in the same passes, on the same trunk; arguments as for `_learn_values`."""
+        losses: list[float] = []
+
+        def beside(pack: Pack, hidden: Tensor, tokens: Tokens) -> Tensor:
+            values = self.critic.values(pack, hidden=hidden)  # (m,)
+            loss = self._value_loss(values, tokens["target"], tokens["weight"], tokens["value"])
+            losses.append(loss.item())
+            return self.args.value_coef * loss
+
+        numbers = self.learn(batch, credit, costs, beside=beside, target=targets, value=old)
+        total = sum(self.ranks.gather(losses))
+        return numbers | {"value/loss": total / (self.args.epochs * self.args.minibatches)}
+
     def _learn_values(
         self, batch: Batch, targets: list[Tensor], old: list[Tensor], costs: Costs
     ) -> dict[str, float]:
@@ -218,37 +222,28 @@ class PPO(PolicyLearner):
             costs: the tokens of these passes are added.
         """
         assert self.critic_optimizer is not None
-        args, device = self.args, self.ranks.device
-        losses, norms, tokens = 0.0, [], 0
+        args = self.args
+        losses: list[tuple[float, int]] = []  # of each pack: loss, packed tokens
+        norms = []
         for epoch in range(args.critic_epochs):
             for part in batch.minibatches(args.minibatches, (args.seed, 4, self.updates, epoch)):
-                masks = [batch.masks[k] for k in part]
-                of_part = token_weights(
-                    masks,
-                    [batch.rollouts[k] for k in part],
-                    reduce=args.reduce,
-                    constant=args.reduce_constant,
-                )
-                weights = [torch.from_numpy(w[m]).float() for w, m in zip(of_part, masks, strict=True)]
-                at = self.ranks.part([len(batch.rows[k].ids) for k in part])
-                mine, loss_sum = part[at], 0.0
+                weights = batch.weights(part, args.reduce, args.reduce_constant)
+                mine = part[self.ranks.part([len(batch.rows[k].ids) for k in part])]
+                columns = [torch.cat([of[k] for k in mine]) for of in (targets, weights, old) if mine]  # (M,)
+                step = 0.0
                 packs = self.actor.packs([batch.rows[k] for k in mine])
                 for pack, factor in self.ranks.even(packs, lambda: self.actor.packs(batch.rows[:1])[0]):
-                    if not factor:  # others are not done yet
-                        (0.0 * self.critic.values(pack).sum()).backward()
+                    values = self.critic.values(pack)  # (m,)
+                    if not factor:  # other processes are not done yet
+                        (0.0 * values.sum()).backward()
                         continue
-                    w, target, before = (
-                        torch.cat(per_segment)[pack.flat].to(device)  # (m,)
-                        for per_segment in (weights[at], [targets[k] for k in mine], [old[k] for k in mine])
-                    )
-                    loss = self._value_loss(self.critic.values(pack), target, w, before)
+                    loss = self._value_loss(values, *(of[pack.flat].to(values.device) for of in columns))
                     loss.backward()
-                    loss_sum += loss.item()
-                    tokens += len(pack.ids)
-                losses += loss_sum
-                norms.append(optimizer_step(self.critic_optimizer, self.ranks, loss_sum, args.max_grad_norm))
-        everybody = self.ranks.gather([(losses, tokens)])
-        costs.critic_tokens += sum(count for _, count in everybody)
+                    losses.append((loss.item(), len(pack.ids)))
+                    step += loss.item()
+                norms.append(optimizer_step(self.critic_optimizer, self.ranks, step, args.max_grad_norm))
+        everybody = self.ranks.gather(losses)
+        costs.critic_tokens += sum(tokens for _, tokens in everybody)
         return {
             "value/loss": sum(loss for loss, _ in everybody) / len(norms),
             "value/grad_norm": float(np.mean(norms)),

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from agentgym.cli.arguments import constructor_errors
 from agentgym.core import AgentEnv
-from agentgym.credit import chains
+from agentgym.credit import chains, token_weights
+from agentgym.credit.weights import Reduce
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies import Policy
 from agentgym.rollout import collect, make_env
@@ -82,6 +83,18 @@ class Batch:
         """Per segment the numbers of its trainable tokens alone, (M_k,), float32."""
         pairs = zip(per_segment, self.masks, strict=True)
         return [torch.from_numpy(numbers[mask]).float() for numbers, mask in pairs]
+
+    def weights(self, part: Sequence[int], reduce: Reduce, constant: float | None) -> dict[int, Tensor]:
+        """What the tokens of some segments weigh in a loss over these, (M_k,) by segment.
+
+        Args:
+            part: the segments, whole trajectories of them.
+            reduce: as for `agentgym.credit.token_weights`.
+            constant: likewise.
+        """
+        masks = [self.masks[k] for k in part]
+        weights = token_weights(masks, [self.rollouts[k] for k in part], reduce=reduce, constant=constant)
+        return {k: torch.from_numpy(w[m]).float() for k, w, m in zip(part, weights, masks, strict=True)}
 
     def minibatches(self, count: int, seed: Sequence[int]) -> list[list[int]]:
         """The segments in `count` parts, drawn at random; all of a trajectory are in one part."""

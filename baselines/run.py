@@ -29,6 +29,7 @@ import torch
 from agentgym.cli import console
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies.hf import HFPolicy
+from agentgym.registration import require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.salvage import append_or_mark
 from agentgym.trajectory.store import TrajectoryStore
@@ -83,9 +84,10 @@ class Run:
         self.args = args
         self.folder = Path(args.out)
         self.config = {"algorithm": name, "agentgym": __version__} | dataclasses.asdict(args)
-        self.ranks = Ranks(args.device, shard=args.shard)
+        require(args.env)  # what takes no time to find out is told before a model is loaded
+        checkpoints.check_config(self.folder, self.config, _MAY_CHANGE)
         checkpoint = checkpoints.latest(self.folder)
-        checkpoints.check_config(self.folder, self.config, _MAY_CHANGE, write=self.ranks.first)
+        self.ranks = Ranks(args.device, shard=args.shard)
         torch.manual_seed(args.seed)
         self.algorithm = build(args, self.ranks)
         self.rollouts = self._rollouts(self.algorithm.actor.policy, args.seed, group_size=args.group_size)
@@ -108,6 +110,8 @@ class Run:
         self._cpu_seconds = 0.0  # of the processes before this one
         if checkpoint is not None:
             self._resume(checkpoints.load(checkpoint))
+        if self.ranks.first:  # nothing is left behind by a command that could not begin
+            checkpoints.write_config(self.folder, self.config)
 
     def _rollouts(self, policy: HFPolicy, seed: int, *, split: str | None = None, **how: Any) -> Rollouts:
         args = self.args

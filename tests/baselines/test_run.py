@@ -47,6 +47,7 @@ class Killed(BaseException):
     """What a kill looks like from inside."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "extra"),
     [
@@ -106,6 +107,17 @@ def test_only_an_equal_run_goes_on(train, word_model, tmp_path):
     (tmp_path / "full" / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match="not a training run"):
         train("grpo", *words, "--out", tmp_path / "full")
+
+
+def test_a_command_that_cannot_begin_leaves_nothing(train, word_model, tmp_path):
+    words = ["--model", word_model, "--out", tmp_path / "run"]
+    with pytest.raises(UsageError, match="Did you mean 'Word-v0'"):
+        train("grpo", "--env", "baselines.toys:Wort-v0", *words)
+    with pytest.raises(UsageError, match="wort"):
+        train("grpo", *WORD, *words, "--set", "wort=red")
+    with pytest.raises(UsageError, match="no model"):
+        train("grpo", *WORD, "--model", tmp_path / "none", "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_s_folder(train, word_model, tmp_path):
