@@ -199,7 +199,7 @@ class TestFiles:
         with pytest.raises(TaskError, match=r"cannot read .*none.jsonl"):
             TaskSet.load(tmp_path / "none.jsonl")
         (tmp_path / "latin.jsonl").write_bytes(b'{"id": "\xff"}')
-        with pytest.raises(TaskError, match="cannot read .*null byte"):
+        with pytest.raises(TaskError, match=r"cannot read .*null byte"):
             TaskSet.load("a\0.jsonl")
         with pytest.raises(TaskError, match=r"cannot read .*latin.jsonl"):
             TaskSet.load(tmp_path / "latin.jsonl")

@@ -163,7 +163,8 @@ def test_mine(call, tmp_path, monkeypatch):
 
     monkeypatch.setattr("agentgym.envs.swe.building.mine.mine_sdists", mine)
     monkeypatch.setattr(
-        "agentgym.envs.swe.building.history.last_versions", lambda name, n: [f"{name}=={i + 1}" for i in range(n)]
+        "agentgym.envs.swe.building.history.last_versions",
+        lambda name, n: [f"{name}=={i + 1}" for i in range(n)],
     )
     for words in (["--sdists", "pkg==1", "pkg==2"], ["--sdists", "pkg", "--last", "2"]):
         called = call("swe", "mine", "--out", tmp_path, *words, "--json")
