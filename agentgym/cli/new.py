@@ -1,6 +1,6 @@
 """Start an environment of your own: a folder with a working environment, its test, and how to package it.
 
-Example:
+Examples:
     agentgym new my_env
 """
 

@@ -53,8 +53,9 @@ class HFPolicy(Policy):
     Args:
         name: ``"smollm2"`` (the packaged model), a directory, or a name in the local Hugging Face cache. With `model`,
             only what to call it.
-        model, tokenizer: both, to generate from a model in memory, for example the one that is being trained. The
-            model's attention implementation is set to one that is "sdpa" for everybody else.
+        model: to generate from a model in memory, for example the one that is being trained. Its attention
+            implementation is set to one that is "sdpa" for everybody else.
+        tokenizer: of `model`; give both or neither.
         version: which weights the model has; on every reply. See `weights_changed`.
         max_new_tokens: most tokens of a reply.
         temperature: logits are divided by it before sampling; 0 takes the likeliest token. Replies have no log-probs

@@ -26,7 +26,10 @@ class OpenAIPolicy(Policy):
 
     Args:
         model: its name on the server.
-        base_url, api_key, timeout, max_retries: see `Endpoint`.
+        base_url: see `Endpoint`.
+        api_key: the same.
+        timeout: the same.
+        max_retries: the same.
         max_new_tokens: most tokens of a reply; None for the server's own limit.
         temperature: None leaves it to the server.
         stop: texts that end a reply. Servers leave them out of the text.

@@ -39,7 +39,9 @@ class VLLMPolicy(Policy):
         processed_logprobs: with a server, whether it was started with ``--logprobs-mode processed_logprobs``. Else it
             reports log-probs before temperature, which are kept only at temperature 1, where these are the same.
         workers: with a server, requests at a time.
-        api_key, timeout, max_retries: with a server, see `Endpoint`.
+        api_key: with a server, see `Endpoint`.
+        timeout: the same.
+        max_retries: the same.
         engine: without one, more keywords of ``vllm.LLM``.
 
     Raises:

@@ -35,7 +35,7 @@ class IndexAction(AgentWrapper):
         UsageError: the environment lists no actions; from `reset` and `step`, it lists more than `max_actions` (none
             is left out in silence: it may be the one that is needed), or the action is no index.
 
-    Example:
+    Examples:
         >>> import agentgym, gymnasium
         >>> env = IndexAction(gymnasium.make("agentgym/Relay-v0"), max_actions=16)
         >>> _, info = env.reset(seed=0)
@@ -112,7 +112,7 @@ class TextFeatures(AgentWrapper):
     Raises:
         UsageError: the observations are not text, or an argument is not a whole number from 1.
 
-    Example:
+    Examples:
         >>> import agentgym, gymnasium
         >>> env = IndexAction(gymnasium.make("agentgym/Relay-v0"), max_actions=16)
         >>> TextFeatures(env, size=64).observation_space.shape

@@ -36,7 +36,7 @@ class ChatContext(AgentWrapper):
     Raises:
         UsageError: the observations are not text, or `tokens` is none of these.
 
-    Example:
+    Examples:
         >>> import agentgym, gymnasium
         >>> env = ChatContext(gymnasium.make("agentgym/Relay-v0"))
         >>> conversation, info = env.reset(seed=0)

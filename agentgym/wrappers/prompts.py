@@ -54,7 +54,7 @@ class PublishedPrompts(AgentWrapper):
         UsageError: an unknown form, a template that cannot be read, an environment without admissible actions; from
             `reset`, a first observation in which the form finds no task.
 
-    Example:
+    Examples:
         >>> import agentgym, gymnasium
         >>> env = PublishedPrompts(gymnasium.make("agentgym/Relay-v0"), form="text")
         >>> conversation, info = env.reset(seed=0)

@@ -1,6 +1,6 @@
 """Show the table of rules.
 
-Example:
+Examples:
     agentgym monitor rules
     agentgym monitor rules --json
 """

@@ -1,6 +1,6 @@
 """WebShop: compare with the original.
 
-Example:
+Examples:
     agentgym shop replay TRACES.jsonl --data FOLDER
 """
 

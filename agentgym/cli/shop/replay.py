@@ -2,7 +2,7 @@
 
 Each is replayed twice: with the recorded rankings of the search engine, and with our own search.
 
-Example:
+Examples:
     agentgym shop replay traces.jsonl --data FOLDER
 """
 

@@ -52,10 +52,9 @@ class WebEnv(PageTasks):
     drawn from seeds. `tasks` also takes a file or a folder of web tasks (docs/web-judge.md).
 
     Args:
-        zero_on_network: a page that asks for anything from the network gets 0. The request fails in any case.
-        browsers: how many pages this process judges at a time.
         output_chars: longest answer of a tool.
-        **kwargs: see `AgentEnv`.
+        **kwargs: see `AgentEnv`, and two more: ``zero_on_network`` (True: a page that asks for anything from the
+            network gets 0; the request fails in any case) and ``browsers`` (pages judged at a time in this process).
 
     ## Version history
     v0: first.

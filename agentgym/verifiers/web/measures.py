@@ -64,10 +64,8 @@ def measures(pages: Iterable[JudgedPage]) -> dict[str, Any]:
     Returns:
         - ``pages``, ``tasks``: counts; ``score``: the mean; ``categories``: mean passed share of each rubric category
         - ``tau``: Kendall's tau-b for each pair of scorers ("steps" is the one that uses the page), averaged over tasks
-        - ``length``: for each scorer whether longer pages get more, see `agentgym.verifiers.agreement.LengthCheck`; of
-          the others beyond what "steps" explains
-        - ``flags``: how many pages tried the network, spoke to a judge, hung; how many were looked at in both profiles
-          and how many of these differ
+        - ``length``: for each scorer whether longer pages get more (`agentgym.verifiers.agreement.LengthCheck`)
+        - ``flags``: how many tried the network, spoke to a judge, hung; looked at in both profiles, and differ there
         - ``alarms``: what somebody should look at, in words
 
     Raises:
