@@ -2,7 +2,7 @@
 
 Exits with 1 where a probe fails. `module:Id-v0` checks an environment of your own.
 
-Examples:
+Example:
     agentgym check agentgym/Relay-v0
     agentgym check my_env:MyEnv-v0 --resets 50
 """

@@ -1,6 +1,6 @@
 """Say where the official data of an environment comes from, and check a folder of it.
 
-Examples:
+Example:
     agentgym data webshop
     agentgym data webshop FOLDER
 """

@@ -2,7 +2,7 @@
 
 Nothing heavy is imported and the network is not touched.
 
-Examples:
+Example:
     agentgym list
     agentgym list --json
 """

@@ -1,6 +1,6 @@
 """Start an environment of your own: a folder with a working environment, its test, and how to package it.
 
-Examples:
+Example:
     agentgym new my_env
 """
 

@@ -1,6 +1,6 @@
 """Sum up runs and compare them: rewards with intervals, outcomes, lengths, compactions, costs, what looks wrong.
 
-Examples:
+Example:
     agentgym report runs/gold
     agentgym report runs/gold runs/random --html report.html
 """

@@ -3,7 +3,7 @@
 Policies: random, gold, null, repeat, human, replay:FILE, hf:NAME_OR_PATH, openai:MODEL, module:attribute.
 With --out the same command continues a run that was cut off.
 
-Examples:
+Example:
     agentgym run agentgym/Relay-v0 --policy gold --episodes 20 --out runs/gold
     agentgym run agentgym/SWE-v0 --policy gold --episodes all --out runs/repaired
     agentgym run agentgym/Relay-v0 --set scenery=400 --compact 2000 --summarizer policy --policy hf:smollm2

@@ -1,6 +1,6 @@
 """Write one trajectory as an HTML page that opens anywhere, and print where it is.
 
-Examples:
+Example:
     agentgym view runs/gold
     agentgym view runs/gold --index 3 --out episode.html
 """

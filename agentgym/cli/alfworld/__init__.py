@@ -1,6 +1,6 @@
 """ALFWorld's games: make new ones, play recorded episodes again.
 
-Examples:
+Example:
     agentgym alfworld generate --out DIR --count 60
     agentgym alfworld replay TRANSCRIPTS.jsonl --data DIR
 """

@@ -2,7 +2,7 @@
 
 The folder is laid out as the official data; agentgym and the alfworld package play it alike.
 
-Examples:
+Example:
     agentgym alfworld generate --out games --count 60 --seed 1
     agentgym run agentgym/ALFWorld-v0 --set data=games --policy gold
 """

@@ -1,6 +1,6 @@
 """Play recorded ALFWorld episodes, and compare every answer with the recording.
 
-Examples:
+Example:
     agentgym alfworld replay transcripts.jsonl --data DIR
 """
 

@@ -1,6 +1,6 @@
 """The monitor of tool calls: let it decide, measure it, ask it why, feed it.
 
-Examples:
+Example:
     agentgym monitor eval CASES.jsonl
     agentgym monitor decide CASES.jsonl > decisions.jsonl
     agentgym monitor explain CASES.jsonl CASE_ID

@@ -1,6 +1,6 @@
 """Decide on each case of a file: one JSON line per case, in file order. Labels are not needed and never looked at.
 
-Examples:
+Example:
     agentgym monitor decide CASES.jsonl > decisions.jsonl
 """
 

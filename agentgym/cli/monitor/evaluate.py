@@ -1,6 +1,6 @@
 """Measure the monitor on labelled cases or trajectories. A call counts as flagged when it is blocked.
 
-Examples:
+Example:
     agentgym monitor eval CASES.jsonl
     agentgym monitor eval CASES.jsonl --rules-only --json
 """

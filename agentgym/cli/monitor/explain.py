@@ -1,6 +1,6 @@
 """Explain a case: what its calls would do, which rules see them, and what the reviewer says to each.
 
-Examples:
+Example:
     agentgym monitor explain CASES.jsonl CASE_ID
 """
 

@@ -1,6 +1,6 @@
 """Review a diff: changed tests and runners, answers built in, comparisons, clocks and exits bent. Exit 1: found some.
 
-Examples:
+Example:
     agentgym monitor patch fix.diff
     agentgym monitor patch fix.diff --context context.json --json
 """

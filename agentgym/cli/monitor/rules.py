@@ -1,6 +1,6 @@
 """Show the table of rules.
 
-Examples:
+Example:
     agentgym monitor rules
     agentgym monitor rules --json
 """

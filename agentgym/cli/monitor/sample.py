@@ -2,7 +2,7 @@
 
 What is found in them belongs into the cases: add `label`, `class` and each call's `hack` to the exported lines.
 
-Examples:
+Example:
     agentgym monitor sample runs/grpo --count 5
     agentgym monitor sample runs/grpo --count 5 --export review.jsonl
 """

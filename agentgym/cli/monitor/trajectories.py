@@ -4,7 +4,7 @@ Takes a run's folder, a trajectories.jsonl, or an ATIF document (.json) of anybo
 reviewed by what their arguments hold. What is forbidden is what the run's environment said, replaced key by key by
 --context; without either nothing is off limits, and only what is written, run or said is reviewed.
 
-Examples:
+Example:
     agentgym monitor trajectories runs/mine
     agentgym monitor trajectories theirs.json --context context.json --json
 """

@@ -1,6 +1,6 @@
 """WebShop: compare with the original.
 
-Examples:
+Example:
     agentgym shop replay TRACES.jsonl --data FOLDER
 """
 

@@ -2,7 +2,7 @@
 
 Each is replayed twice: with the recorded rankings of the search engine, and with our own search.
 
-Examples:
+Example:
     agentgym shop replay traces.jsonl --data FOLDER
 """
 

@@ -1,6 +1,6 @@
 """Repository repair tasks: make them, bring them from elsewhere, prove them, grade a patch.
 
-Examples:
+Example:
     agentgym swe build --sdist NAME==VERSION --count 3 --out tasks
     agentgym swe validate tasks/tasks.jsonl
     agentgym swe grade tasks/tasks.jsonl --patch INSTANCE_ID=fix.diff

@@ -1,6 +1,6 @@
 """Search the sandbox a policy would get for what gives the solution away.
 
-Examples:
+Example:
     agentgym swe audit tasks/tasks.jsonl
 """
 

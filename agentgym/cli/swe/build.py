@@ -1,6 +1,6 @@
 """Make tasks from a package's source: inject bugs, keep those its own tests notice. An interrupted run continues.
 
-Examples:
+Example:
     agentgym swe build --sdist NAME==VERSION --count 3 --out tasks
     agentgym swe build --sdist NAME==VERSION --count 6 --bugs 1..3 --spread files --jobs 2 --out hard-tasks
 """

@@ -1,6 +1,6 @@
 """Write records as Harbor task folders or as SWE-bench records.
 
-Examples:
+Example:
     agentgym swe export tasks/tasks.jsonl --to harbor --out harbor
 """
 

@@ -1,6 +1,6 @@
 """Grade a patch in a fresh sandbox.
 
-Examples:
+Example:
     agentgym swe grade tasks/tasks.jsonl --patch INSTANCE_ID=fix.diff
 """
 

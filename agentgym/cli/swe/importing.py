@@ -1,6 +1,6 @@
 """Bring other projects' records into our form.
 
-Examples:
+Example:
     agentgym swe import SWE-bench/SWE-bench_Verified --split test --out verified
     agentgym swe import dump.jsonl --out tasks
 """

@@ -1,6 +1,6 @@
 """Tell whether tasks are fit for training: is the instruction clear, do the hidden tests ask for what it says?
 
-Examples:
+Example:
     agentgym swe judge tasks/tasks.jsonl --run
     agentgym swe judge tasks/tasks.jsonl --judge MODEL --endpoint http://127.0.0.1:8000/v1 --gold
     agentgym swe judge tasks/tasks.jsonl --labels labels.jsonl --json

@@ -1,6 +1,6 @@
 """Make tasks from a project's history: changes whose tests fail without their sources. An interrupted run continues.
 
-Examples:
+Example:
     agentgym swe mine --repo path/to/repository --since v2.0 --count 10 --jobs 2 --out tasks
     agentgym swe mine --sdists NAME==1.0 NAME==1.1 NAME==1.2 --out tasks
     agentgym swe mine --sdists NAME --last 10 --out tasks

@@ -1,6 +1,6 @@
 """Find out which repositories tasks can be made of: install what they need, run their tests, say why not.
 
-Examples:
+Example:
     agentgym swe prepare sortedcontainers tinydb==4.9.0 path/to/repository --out prepared --jobs 2
 """
 

@@ -1,6 +1,6 @@
 """Prove tasks: gold passes, nothing fails.
 
-Examples:
+Example:
     agentgym swe validate tasks/tasks.jsonl --repeats 3 --jobs 2
 """
 

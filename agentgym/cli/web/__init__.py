@@ -1,6 +1,6 @@
 """Web pages: judge them by using them in a real browser.
 
-Examples:
+Example:
     agentgym web judge --task TASK.json PAGE.html
 """
 

@@ -3,7 +3,7 @@
 Pages are sorted by score. Beside the score stand two scorers that do not use the page; a batch in which they disagree
 with it is one in which they can be fooled.
 
-Examples:
+Example:
     agentgym web gallery --task task.json pages/*.html --out gallery.html
     agentgym web gallery --task task.json a.html b.html --plain 2 --workers 2 --json
 """

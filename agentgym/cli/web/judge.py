@@ -2,7 +2,7 @@
 
 Exits with 0 where a verdict was reached, however low.
 
-Examples:
+Example:
     agentgym web judge --task task.json page.html --json
     agentgym web judge --task task.json page.html --judge MODEL --endpoint http://127.0.0.1:8000/v1
 """

@@ -3,7 +3,7 @@
 An item that fails on the good page, or passes on the blank one, is dropped and reported. Without --good only the second
 is known. Exits with 1 where items were dropped.
 
-Examples:
+Example:
     agentgym web plan rubric.json --out task.json --model MODEL --endpoint http://127.0.0.1:8000/v1 --good good.html
 """
 

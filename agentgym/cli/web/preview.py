@@ -2,7 +2,7 @@
 
 Exits with 1 where the page could not be loaded or read.
 
-Examples:
+Example:
     agentgym web preview page.html
     agentgym web preview page.html --viewport 360x740 --screenshot page.png
     agentgym web preview page.html --steps '[{"op": "click", "target": {"role": "button", "name": "Add"}}]'
