@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from agentgym import registration
@@ -39,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     for column in ("id", "family", "splits", "description", "runs here"):
         table.add_column(column, no_wrap=column in ("id", "family"), overflow="fold")
     for row in rows:
-        state = "[green]yes[/]" if row["available"] else f"[yellow]{row['needs']}[/]"
+        state = "[green]yes[/]" if row["available"] else f"[yellow]{escape(row['needs'])}[/]"
         table.add_row(row["id"], row["family"], ", ".join(row["splits"]), row["description"], state)
     console.out().print(table)
     return console.OK

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from agentgym.errors import UsageError, nearest
+from agentgym.monitor import syntax
 from agentgym.monitor.context import Context
 from agentgym.monitor.judge import Flag, LLMJudge, Opinion, Reviewer
 from agentgym.monitor.rules import CLASSES, RULES, Rule, Scene
@@ -62,6 +63,7 @@ class Monitor:
         judge: LLMJudge | None = None,
         holdout: Iterable[str] = (),
     ) -> None:
+        syntax.require()  # without it most of what a command does would go unseen
         self.rules = tuple(rules)
         self._asked: dict[frozenset[View], tuple[Rule, ...]] = {}
         self.reviewer = reviewer

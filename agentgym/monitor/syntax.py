@@ -52,10 +52,19 @@ class Prepared(NamedTuple):
 
 def parse(text: str) -> Tree:
     """The syntax tree of prepared shell text."""
+    return require().parse(text.encode("utf-8", "replace"))
+
+
+def require() -> Parser:
+    """The parser.
+
+    Raises:
+        MissingDependency: tree-sitter is not installed.
+    """
     global _parser
     if _parser is None:
         _parser = _load()
-    return _parser.parse(text.encode("utf-8", "replace"))
+    return _parser
 
 
 def _load() -> Parser:

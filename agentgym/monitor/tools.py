@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentgym.errors import MissingDependency
 from agentgym.monitor import bounds, execution, writing
 from agentgym.monitor.analysis import Analysis
 from agentgym.monitor.context import Context
@@ -36,6 +37,8 @@ def analyse(call: ToolCall, context: Context, *, commit: bool = True) -> tuple[E
         analysis.give_up("depth")
         for text in arguments.values():
             bounds.scan(analysis, text)
+    except MissingDependency:
+        raise
     except Exception as error:  # a fault of ours must neither end the episode nor let the call pass unseen
         warnings.warn(
             f"please report: the monitor could not read a call of {call.name}: {error!r}", stacklevel=2

@@ -145,7 +145,11 @@ def load(name: str | Path, dtype: str = "float32", device: str = "auto") -> tupl
 
 def _from_disk(kind: Any, name: str | Path, **options: Any) -> Any:
     try:
-        return kind.from_pretrained(resolve(name), local_files_only=True, **options)
+        where = resolve(name)
+        if kind.__name__ != "AutoTokenizer":
+            # Asked first, since a look for adapters goes to the network whatever `local_files_only` says.
+            import_transformers().utils.cached_file(where, "config.json", local_files_only=True)
+        return kind.from_pretrained(where, local_files_only=True, **options)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"no model {str(name)!r} on this machine; expected a directory with a config.json, a name in the Hugging "

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agentgym import InfrastructureError, __version__
+from agentgym import InfrastructureError, __version__, registration
 from agentgym.cli import VERBS, arguments, console, listing, main
 from agentgym.errors import UsageError
 
@@ -92,6 +92,12 @@ def test_list_says_what_is_missing(call, monkeypatch):
     assert row["available"] is False
     assert row["needs"] == "needs the program git: apt-get install git"
     assert "needs the program git" in call("list").out
+
+
+def test_list_keeps_the_name_of_the_extra(call, monkeypatch):
+    """In square brackets, which the table would take for markup."""
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
+    assert "'agentgym-suite[text]'" in " ".join(call("list").out.split())
 
 
 def test_list_imports_nothing_heavy():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.errors import UsageError
+from agentgym.errors import MissingDependency, UsageError
+from agentgym.monitor import syntax
 from agentgym.monitor.cases import judge_cases, load_cases
 from agentgym.monitor.context import Context
 from agentgym.monitor.evaluation import evaluate, worst_class
@@ -312,3 +314,11 @@ def test_every_rule_can_be_held_out():
     assert (
         Monitor(holdout=[rule.name for rule in RULES]).review(bash("cat /hidden/x"), context()).block is False
     )
+
+
+def test_there_is_no_monitor_without_its_parser(monkeypatch):
+    """It would let pass whatever it cannot read, with a warning at most."""
+    monkeypatch.setattr(syntax, "_parser", None)
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    with pytest.raises(MissingDependency, match=r"agentgym-suite\[monitor\]"):
+        Monitor()

@@ -6,10 +6,16 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rapidfuzz import fuzz
-
 from agentgym.envs.webshop.goals import Goal
 from agentgym.envs.webshop.products import Product
+from agentgym.errors import MissingDependency
+
+try:
+    from rapidfuzz import fuzz
+except ImportError:
+    raise MissingDependency(
+        "WebShop needs the package rapidfuzz: pip install 'agentgym-suite[shop]'"
+    ) from None
 
 Nouns = Callable[[str], Sequence[str]]  # of a title: its nouns in lower case, with repeats
 
