@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AGENTGYM := $(BIN)/agentgym
 JOBS ?= 2
+# Many of the slow tests wait for pages; a file's tests share its browsers, so they stay together.
+SLOW_JOBS ?= 3
 
 # The demo: three tasks out of a real package, three policies on them, under a context budget.
 DEMO_SDIST ?= tinydb==4.9.0
@@ -36,7 +38,7 @@ test: $(VENV)/.with-model
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not learning"
 
 test-slow: $(VENV)/.with-model alfworld
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(SLOW_JOBS) --dist loadfile -m slow
 
 test-learning: $(VENV)/.with-model
 	$(BIN)/python -m pytest -m learning
