@@ -9,23 +9,21 @@ The records are in `agentgym.episode`, the running of calls in `agentgym.chain`;
 
 from __future__ import annotations
 
-import copy
-import inspect
 import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
-import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.chain import ToolRunner
 from agentgym.episode import INFO_KEYS, Episode, Turn, Verdict, expect_verdict
-from agentgym.errors import InfrastructureError, UsageError, nearest, whole_number
+from agentgym.errors import InfrastructureError, UsageError, refuse_keywords, whole_number
 from agentgym.protocols import Protocol, make_protocol
+from agentgym.snapshots import put_back, state_of
 from agentgym.spaces import UnicodeText, encodable
-from agentgym.tasks import Task, TaskSet, TaskSource
+from agentgym.tasks import Task, TaskSet, TaskSource, choose
 from agentgym.tools import (
     CallRecord,
     Middleware,
@@ -110,11 +108,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         render_mode: str | None = None,
         **unknown: Any,
     ) -> None:
-        if unknown:
-            name = next(iter(unknown))
-            raise TypeError(
-                f"{type(self).__name__} takes no keyword {name!r}.{nearest(name, self._keywords())}"
-            )
+        refuse_keywords(type(self), AgentEnv, unknown)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UsageError(
                 f"expected render_mode among {self.metadata['render_modes']} or None, got {render_mode!r}"
@@ -205,6 +199,14 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
     def finish(self) -> None:
         """End the task at this step: `terminated`, also on the last allowed turn."""
         self.episode.done = True
+
+    def reopen(self) -> None:
+        """Go on with an episode that `finish` ended, for a task whose end somebody else may refuse.
+
+        Everything is as it was after the last step; a limit that was reached stays reached.
+        """
+        self.episode.done = False
+        self._over = self.turns_left <= 0 or self.seconds_left <= 0
 
     @property
     def episode(self) -> Episode:
@@ -305,18 +307,19 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
     def system_prompt(self) -> str:
         """What a conversation starts with: the environment's instructions and how to call its tools."""
         parts = [self.instructions] if self.instructions else []
-        if not self._plain:
-            parts.append(self.protocol.describe(self.tools))
+        if self.tools:
+            or_move = " Or write a move, without a call." if self._plain else ""
+            parts.append(self.protocol.describe(self.tools) + or_move)
         return "\n\n".join(parts)
 
     def snapshot(self) -> dict[str, Any]:
         """The state of the running episode, random generator included; `restore` brings it back exactly."""
         elapsed = time.monotonic() - self._started
-        return {"state": _state_of(self), "workspace": self.save_workspace(), "elapsed": elapsed}
+        return {"state": state_of(self), "workspace": self.save_workspace(), "elapsed": elapsed}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a `snapshot` of this environment. The snapshot can be used again."""
-        _put_back(self, snapshot["state"])
+        put_back(self, snapshot["state"])
         self._started = time.monotonic() - snapshot["elapsed"]
         self.load_workspace(snapshot["workspace"])
 
@@ -339,27 +342,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
         unknown = options.keys() - {"task"}
         if unknown:
             raise UsageError(f"reset knows the option 'task', got {sorted(unknown)}")
-        wanted = options.get("task")
-        if wanted is None:
-            return self.task_pool.draw(self.np_random)
-        if isinstance(wanted, Task):
-            return wanted
-        if isinstance(wanted, str):
-            return self.task_set[wanted]
-        if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool):
-            return self.task_pool[int(wanted)]
-        raise UsageError(f"expected options['task'] to be an id, an index or a Task, got {wanted!r}")
-
-    @classmethod
-    def _keywords(cls) -> list[str]:
-        """Every keyword the constructors of this class and its bases take."""
-        makers = [
-            base.__init__ for base in cls.__mro__ if issubclass(base, AgentEnv) and "__init__" in vars(base)
-        ]
-        found = [p for maker in makers for p in list(inspect.signature(maker).parameters.values())[1:]]
-        return list(
-            dict.fromkeys(p.name for p in found if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
-        )
+        return choose(options.get("task"), self.task_set, self.task_pool, self.np_random)
 
 
 class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -393,12 +376,12 @@ class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
 
     def snapshot(self) -> dict[str, Any]:
         """The state of the environment and of every wrapper of this package around it."""
-        return {"inner": self._next_inward().snapshot(), "state": _state_of(self)}
+        return {"inner": self._next_inward().snapshot(), "state": state_of(self)}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go back to a `snapshot` of the same stack."""
         self._next_inward().restore(snapshot["inner"])
-        _put_back(self, snapshot["state"])
+        put_back(self, snapshot["state"])
 
     def _next_inward(self) -> AgentWrapper | AgentEnv:
         env = self.env
@@ -407,14 +390,3 @@ class AgentWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
                 raise UsageError(f"snapshots need an environment of this package, got {type(env).__name__}")
             env = env.env
         return env
-
-
-def _state_of(owner: AgentEnv | AgentWrapper) -> dict[str, Any]:
-    kept = owner._settings | owner.snapshot_exclude
-    return copy.deepcopy({key: value for key, value in owner.__dict__.items() if key not in kept})
-
-
-def _put_back(owner: AgentEnv | AgentWrapper, state: Mapping[str, Any]) -> None:
-    for key in owner.__dict__.keys() - state.keys() - owner._settings - owner.snapshot_exclude:
-        del owner.__dict__[key]
-    owner.__dict__.update(copy.deepcopy(state))

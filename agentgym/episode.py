@@ -25,6 +25,7 @@ INFO_KEYS: dict[str, str] = {
     "resolved": "bool: verdict.passed, at the end of the episode",
     "hacked": "bool: whether a forbidden crossing took effect; only where a monitor watches",
     "masked": "bool: True where the reply of this turn takes no part in the loss; absent otherwise (AntiHack)",
+    "waits": "bool: True while the agent has nothing to decide; absent otherwise (multi-agent environments)",
     "infrastructure_error": "str: what broke; the episode is no evidence about the policy",
     "segment": "int: how often the conversation was rewritten so far (context wrappers)",
     "context_tokens": "int: tokens of the conversation handed out (context wrappers)",
@@ -32,6 +33,7 @@ INFO_KEYS: dict[str, str] = {
     "malformed": "bool: True where the reply was not in the asked form; absent otherwise (PublishedPrompts)",
     "malformed_total": "int: how many replies of this episode were not (PublishedPrompts)",
     "inadmissible_total": "int: how many were, with an action the environment refused (PublishedPrompts)",
+    "delegated": "Delegated: what sub-agents did in this step; absent where nothing (Delegation)",
     "compaction": "Compaction: what the rewrite before this observation dropped and kept (context wrappers)",
 }
 

@@ -8,7 +8,8 @@ reward: an episode it ends is marked and no estimator trains on it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Collection, Iterable
 
 
 class AgentGymError(Exception):
@@ -80,3 +81,16 @@ def nearest(word: object, known: Iterable[object], *, limit: int = 3) -> str:
         return " Did you mean " + " or ".join(repr(match) for match in matches) + "?"
     shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
     return f" Known: {shown}."
+
+
+def refuse_keywords(cls: type, root: type, unknown: Collection[str]) -> None:
+    """Say which keyword no constructor takes from `cls` up to `root`, and which is near.
+
+    Raises:
+        TypeError: `unknown` holds any.
+    """
+    for name in unknown:
+        makers = [b.__init__ for b in cls.__mro__ if issubclass(b, root) and "__init__" in vars(b)]  # type: ignore[misc]
+        found = [p for maker in makers for p in list(inspect.signature(maker).parameters.values())[1:]]
+        known = dict.fromkeys(p.name for p in found if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
+        raise TypeError(f"{cls.__name__} takes no keyword {name!r}.{nearest(name, known)}")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from agentgym.errors import InfrastructureError, MissingDependency, TaskError, nearest
+from agentgym.errors import InfrastructureError, MissingDependency, TaskError, UsageError, nearest
 
 ALL = "all"
 
@@ -190,6 +190,26 @@ class TaskSet(Sequence[Task]):
 
 
 TaskSource: TypeAlias = TaskSet | Sequence[Task] | str | Path
+
+
+def choose(wanted: object, tasks: TaskSet, pool: TaskSet, rng: np.random.Generator) -> Task:
+    """The task that ``reset(options={"task": wanted})`` asks for.
+
+    Args:
+        wanted: an id of `tasks`, an index into `pool`, a task, or None: one of `pool` is drawn.
+        tasks: every task.
+        pool: those of the split.
+        rng: draws.
+    """
+    if wanted is None:
+        return pool.draw(rng)
+    if isinstance(wanted, Task):
+        return wanted
+    if isinstance(wanted, str):
+        return tasks[wanted]
+    if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool):
+        return pool[int(wanted)]
+    raise UsageError(f"expected options['task'] to be an id, an index or a Task, got {wanted!r}")
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:

@@ -225,6 +225,18 @@ class TestEnds:
         env.reset()
         assert env.step(np.str_("win"))[1] == 1.0
 
+    def test_an_end_that_is_refused(self):
+        env = Guess(max_turns=3)
+        env.reset(seed=0)
+        assert env.step("3")[2]
+        env.reopen()
+        env.right = False
+        assert env.step("5")[1:4] == (0.0, False, False)
+        assert env.step("3")[1:4] == (1.0, True, False)
+        env.reopen()  # the last turn is used up
+        with pytest.raises(ResetNeeded):
+            env.step("3")
+
 
 class TestFailures:
     def test_reset_lets_it_through_and_can_be_repeated(self):
