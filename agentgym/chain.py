@@ -6,20 +6,30 @@ import copy
 import functools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from agentgym.episode import Episode
-from agentgym.errors import ToolError
+from agentgym.errors import ToolError, UsageError, nearest
 from agentgym.protocols import ParseError, Protocol
 from agentgym.tasks import FrozenDict, Task
-from agentgym.tools import ArgumentChecker, CallRecord, Middleware, Next, ToolCall, ToolResult
+from agentgym.tools import (
+    ArgumentChecker,
+    CallRecord,
+    Middleware,
+    Next,
+    Tool,
+    ToolCall,
+    ToolResult,
+    checker_for,
+)
 
 
 class ToolRunner:
     """The half of `AgentEnv` that runs calls. Nothing else runs a tool, so a handler sees every call."""
 
     protocol: Protocol
+    tools: tuple[Tool, ...]
     _checker: ArgumentChecker
     _plain: bool  # text moves, not tools
     _middleware: list[Middleware]  # innermost first
@@ -44,6 +54,43 @@ class ToolRunner:
         self._middleware.append(handler)
         self._chain = None
 
+    def add_tools(self, tools: Sequence[Tool], handler: Middleware) -> None:
+        """Offer more tools, which `handler` answers; it is put around every call, as by `use`.
+
+        Where the environment takes plain moves, a message in which the protocol reads a call is that call, and any
+        other message is a move.
+
+        Raises:
+            UsageError: the environment has a tool of that name, or its protocol cannot write the new ones.
+        """
+        own = {tool.name for tool in self.tools}
+        for tool in tools:
+            if tool.name in own:
+                raise UsageError(f"{type(self).__name__} has a tool {tool.name!r} of its own")
+        self.protocol.require(tools)
+        self._set_tools((*self.tools, *tools))
+        self.use(handler)
+
+    def drop_tools(self, names: Collection[str]) -> None:
+        """Offer these tools no more; a call of one is answered as that of a tool that does not exist.
+
+        Raises:
+            UsageError: there is no such tool.
+        """
+        known = [tool.name for tool in self.tools]
+        for name in names:
+            if name not in known:
+                raise UsageError(f"{type(self).__name__} has no tool {name!r}.{nearest(name, known)}")
+        self._set_tools(tuple(tool for tool in self.tools if tool.name not in names))
+
+    def run_call(self, call: ToolCall) -> CallRecord:
+        """Run one call through the middleware outside a step, for somebody who acts beside the policy: a sub-agent."""
+        return self._call(call)
+
+    def _set_tools(self, tools: tuple[Tool, ...]) -> None:
+        self.tools = tools
+        self._checker = checker_for(tools)
+
     def _act(self, action: str, records: list[CallRecord]) -> tuple[str, bool]:
         """Read the calls and run them; nothing runs unless all are well formed.
 
@@ -54,14 +101,16 @@ class ToolRunner:
         Returns:
             The observation, and whether the action was invalid.
         """
-        if self._plain:
+        try:
+            calls = self.protocol.parse(action, self._checker) if self.tools or not self._plain else []
+        except ParseError as error:
+            if not self._plain:
+                return self.protocol.render_invalid(str(error)), True
+            calls = []
+        if not calls:
             record = self._call(ToolCall("act", FrozenDict(text=action)))
             records.append(record)
             return record.result.text, record.result.error and not record.result.blocked
-        try:
-            calls = self.protocol.parse(action, self._checker)
-        except ParseError as error:
-            return self.protocol.render_invalid(str(error)), True
         problems = [problem for call in calls if (problem := self._checker.problem(call))]
         if problems:
             return self.protocol.render_invalid("; ".join(problems)), True

@@ -197,10 +197,14 @@ def _read_docstring(method: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 class ArgumentChecker:
-    """Checks the arguments of calls against the schemas of an environment's tools. Never changes once made."""
+    """Checks the arguments of calls against the schemas of an environment's tools. Never changes once made.
+
+    Attributes:
+        names: of the tools, in order.
+    """
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
-        self._names = [tool.name for tool in tools]
+        self.names = [tool.name for tool in tools]
         self._schemas: dict[str, tuple[dict[str, Any], frozenset[str]]] = {}
         for tool in tools:
             schema = json.loads(tool.schema)
@@ -209,7 +213,7 @@ class ArgumentChecker:
     def problem(self, call: ToolCall) -> str | None:
         """What is wrong with the call, in words the policy can act on; None if nothing is."""
         if call.name not in self._schemas:
-            return f"there is no tool {call.name!r}; the tools are {', '.join(self._names)}"
+            return f"there is no tool {call.name!r}; the tools are {', '.join(self.names)}"
         properties, required = self._schemas[call.name]
         for name, value in call.arguments.items():
             if name not in properties:

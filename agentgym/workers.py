@@ -8,9 +8,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -37,6 +37,29 @@ class Job:
     rng_seed: tuple[int, ...]
     task: str | int | None
     group: int
+
+
+class Player(Protocol):
+    """Plays episodes in its own way, where the policy is not simply asked for each action.
+
+    Attributes:
+        settings: what a rollout depends on, as JSON values.
+    """
+
+    settings: Mapping[str, Any]
+
+    def play(self, env: Env, policy: Policy, rng: np.random.Generator, trajectory: Trajectory) -> None:
+        """Play the episode that `env`, a stack with a recorder outermost, has just begun.
+
+        Args:
+            env: the stack.
+            policy: of this episode.
+            rng: the episode's.
+            trajectory: what the recorder wrote at the reset; takes the rest.
+
+        Raises:
+            InfrastructureError: the episode says nothing of the policy.
+        """
 
 
 def stacked(env: Env) -> Env:
@@ -69,17 +92,19 @@ class Run:
         workers: int,
         episode_timeout: float | None,
         lockstep: bool,
+        player: Player | None = None,
     ) -> None:
         self.make = make
         self.env_id = env_id
         self.policy = policy
+        self.player = player
         self.jobs = deque(jobs)
         self.remaining = len(jobs)
         self.episode_timeout = episode_timeout
         self.outcomes: queue.SimpleQueue[tuple[_Worker, Trajectory | BaseException]] = queue.SimpleQueue()
         self.lock = threading.Lock()  # a worker takes or returns a job, or is abandoned: one at a time
         self.lockstep = LockstepServer(policy, workers) if lockstep else None
-        batched = BatchServer(policy, self.busy) if policy.max_batch > 1 else None
+        batched = BatchServer(policy, self.busy) if policy.max_batch > 1 and player is None else None
         self.server: BatchServer | None = self.lockstep or batched
         self.workers = [_Worker(self) for _ in range(workers)]
 
@@ -204,7 +229,16 @@ class Run:
         except (Exception, SystemExit) as error:
             return self._failed(job, recorder, error, time.monotonic() - started)
         rng = np.random.default_rng(job.rng_seed)
-        answer = self._answerer(self.policy.for_episode(env, rng), rng, job.index)
+        if env.has_wrapper_attr("play_workers"):  # `Delegation`, whose workers the same policy may play
+            env.get_wrapper_attr("play_workers")(self._worker_player(worker, job))
+        acting = self.policy.for_episode(env, rng)
+        if self.player is not None:
+            try:
+                self.player.play(env, acting, rng, recorder.trajectory)
+            except (Exception, SystemExit) as error:
+                return self._failed(job, recorder, error, time.monotonic() - started)
+            return self._labelled(recorder.trajectory, job)
+        answer = self._answerer(acting, rng, job.index)
         clock = time.perf_counter
         over = False
         while not over:
@@ -253,6 +287,23 @@ class Run:
         if acting.takes_seeds:
             return lambda conversation: replies(acting, (conversation,), (int(rng.integers(1 << 63)),))[0]
         return lambda conversation: replies(acting, (conversation,), ())[0]
+
+    def _worker_player(
+        self, worker: _Worker, job: Job
+    ) -> Callable[[Env, int], Callable[[Conversation], Reply]]:
+        """The policy as it plays the sub-agents of an episode: each delegated task has random numbers of its own."""
+
+        def player(env: Env, number: int) -> Callable[[Conversation], Reply]:
+            rng = np.random.default_rng((*job.rng_seed, number))
+            answer = self._answerer(self.policy.for_episode(env, rng), rng, job.index)
+
+            def ask(conversation: Conversation) -> Reply:
+                with self._waiting(worker):
+                    return answer(conversation)
+
+            return ask
+
+        return player
 
     def _failed(self, job: Job, recorder: Any, error: BaseException, seconds: float) -> Trajectory:
         """The trajectory of an episode that broke: what was recorded so far, and no reward.

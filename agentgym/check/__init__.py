@@ -20,7 +20,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from agentgym.check import contract, copies, determinism, leaks, limits, resources, rewards, vectors
+from agentgym.check import contract, copies, determinism, leaks, limits, resources, rewards, teams, vectors
 from agentgym.check.subject import DoesNotApply, Env, Failed, Subject
 from agentgym.errors import InfrastructureError, UsageError, nearest
 
@@ -143,13 +143,15 @@ def check(
             raise UsageError(f"there is no probe {name!r}.{nearest(name, PROBES)}")
     if resets < 1:
         raise UsageError(f"expected resets >= 1, got {resets}")
+    subject: Any = None
+    table: Mapping[str, Callable[[Any], str]] = PROBES
     if isinstance(env, str) and vectors.in_pettingzoo_only(env):
-        return _check_pettingzoo(env, dict(kwargs or {}), names)
-
-    subject = Subject(env, kwargs or {}, resets, seed)
+        subject, table = teams.TeamSubject(env, kwargs or {}, resets, seed), teams.PROBES
+    else:
+        subject = Subject(env, kwargs or {}, resets, seed)
     probes: list[Probe] = []
     broken = ""
-    first = _run("start", subject)
+    first = _run(table["start"], "start", subject)
     if not isinstance(first, Probe):
         raise first  # it cannot even start here: there is nothing to report on
     for name in names:
@@ -159,8 +161,10 @@ def check(
             probes.append(first)
         elif first.ok is False:
             probes.append(Probe(name, None, 0.0, "not tried: the environment does not start"))
+        elif name not in table:
+            probes.append(Probe(name, None, 0.0, "only for Gymnasium environments"))
         else:
-            result = _run(name, subject)
+            result = _run(table[name], name, subject)
             if isinstance(result, InfrastructureError):
                 broken = broken or str(result)
                 result = Probe(name, False, 0.0, f"infrastructure: {_one_line(result)}")
@@ -170,7 +174,7 @@ def check(
     return Report(subject.name, tuple(probes), broken)
 
 
-def _run(name: str, subject: Subject) -> Probe | InfrastructureError:
+def _run(probe: Callable[[Any], str], name: str, subject: Any) -> Probe | InfrastructureError:
     """Run one probe. What it raises unexpectedly is a fault of the environment; what we depend on is told apart."""
     clock = time.perf_counter()
     ok: bool | None = True
@@ -179,7 +183,7 @@ def _run(name: str, subject: Subject) -> Probe | InfrastructureError:
             warnings.simplefilter(
                 "ignore"
             )  # of Gymnasium's own wrappers; the probe `gymnasium_checker` hears them
-            detail = PROBES[name](subject)
+            detail = probe(subject)
     except DoesNotApply as reason:
         ok, detail = None, str(reason)
     except Failed as failure:
@@ -189,23 +193,6 @@ def _run(name: str, subject: Subject) -> Probe | InfrastructureError:
     except Exception as error:
         ok, detail = False, f"raised {type(error).__name__}: {_one_line(error)} ({_where(error)})"
     return Probe(name, ok, time.perf_counter() - clock, _one_line(detail))
-
-
-def _check_pettingzoo(env_id: str, kwargs: dict[str, Any], names: list[str]) -> Report:
-    probes = []
-    for name in names:
-        clock = time.perf_counter()
-        if name != "pettingzoo":
-            probes.append(Probe(name, None, 0.0, "only for Gymnasium environments"))
-            continue
-        try:
-            probes.append(
-                Probe(name, True, time.perf_counter() - clock, vectors.parallel_tests(env_id, kwargs))
-            )
-        except Exception as error:
-            detail = f"raised {type(error).__name__}: {_one_line(error)} ({_where(error)})"
-            probes.append(Probe(name, False, time.perf_counter() - clock, detail))
-    return Report(env_id, tuple(probes))
 
 
 def _one_line(message: object) -> str:

@@ -105,11 +105,12 @@ def info(subject: Subject) -> str:
         for name, player in players.items():
             for index, step in enumerate(play(env, player, seed=subject.seed)):
                 seen |= step.info.keys()
-                _check_info(f"{name} policy, step {index}", step)
+                check_info(f"{name} policy, step {index}", step)
     return "keys seen: " + ", ".join(key for key in INFO_KEYS if key in seen)
 
 
-def _check_info(where: str, step: Step) -> None:
+def check_info(where: str, step: Step) -> None:
+    """Fail unless the step's info keeps to `INFO_KEYS`."""
     for key in ("task_id", "calls"):
         expect(key in step.info, f"{where}: expected info[{key!r}], got {sorted(step.info)}")
     for key, value in step.info.items():

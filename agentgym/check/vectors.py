@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ import gymnasium
 import numpy as np
 import pettingzoo  # type: ignore[import-untyped, unused-ignore]
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from pettingzoo.test import parallel_api_test, parallel_seed_test  # type: ignore[import-untyped, unused-ignore]
 
 from agentgym.check.subject import (
     DoesNotApply,
@@ -171,9 +169,6 @@ def _compare(where: str, single: list[Row], vector: list[Row]) -> None:
 
 # -- PettingZoo ----------------------------------------------------------------------------------------------------
 
-# Text is neither an array nor a box, and PettingZoo's tests warn of that.
-_TEXT_WARNINGS = ("not a NumPy array", "probably should be")
-
 
 def in_pettingzoo_only(env_id: str) -> bool:
     """Whether the id is one of PettingZoo's parallel environments and not Gymnasium's."""
@@ -183,15 +178,3 @@ def in_pettingzoo_only(env_id: str) -> bool:
 def pettingzoo_tests(subject: Subject) -> str:
     """PettingZoo's parallel API and seed tests pass, their warnings taken as errors."""
     raise DoesNotApply("not a PettingZoo environment")
-
-
-def parallel_tests(env_id: str, kwargs: dict[str, Any]) -> str:
-    """Run PettingZoo's tests on one of its ids."""
-    make = functools.partial(pettingzoo.make, "parallel", env_id, **kwargs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        for text in _TEXT_WARNINGS:
-            warnings.filterwarnings("ignore", f"(?s).*{text}")
-        parallel_api_test(make(), num_cycles=50)
-        parallel_seed_test(make, num_cycles=50)
-    return "parallel_api_test and parallel_seed_test, 50 cycles"

@@ -42,6 +42,15 @@ class Stack:
     prompt_template: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """With --prompts: a Python file that assigns the texts, such as a published one. It is read, not run."""
 
+    delegate: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Give the player up to N workers at a time, whom it hands tasks to."""
+    worker_policy: Annotated[str | None, tyro.conf.arg(metavar="P")] = None
+    """With --delegate: who plays the workers. Default: the player, whose replies as a worker are recorded as well."""
+    worker_turns: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """With --delegate: messages a worker may write for one task. Default: 8."""
+    worker_view: Annotated[Literal["copy", "own", "shared"] | None, tyro.conf.arg(metavar="VIEW")] = None
+    """With --delegate: workers act in a copy of the environment (the default), in one of their own, or in the same."""
+
     anti_hack: Annotated[Literal["block", "audit"] | None, tyro.conf.arg(metavar="block|audit")] = None
     """Watch every tool call; block: what crosses a line does not run and is answered as if it had found nothing."""
     penalty: Annotated[float | None, tyro.conf.arg(metavar="X")] = None
@@ -62,6 +71,7 @@ class Stack:
             "env_kwargs": self._environment(),
             **self._context(policy),
             **self._prompts(),
+            **self._delegation(),
             **self._monitor(),
         }
 
@@ -94,6 +104,20 @@ class Stack:
             return {}
         keywords = {name.removeprefix("prompt_"): value for name, value in details.items()}
         return {"prompts": {"form": self.prompts} | keywords}
+
+    def _delegation(self) -> dict[str, Any]:
+        details = self._given("worker_policy", "worker_turns", "worker_view")
+        if self.delegate is None:
+            for name in details:
+                raise UsageError(f"--{name.replace('_', '-')} means something only with --delegate N")
+            return {}
+        if "worker_view" in details:
+            details["view"] = details.pop("worker_view")
+        if details.get("worker_policy", "").startswith(("hf:", "openai:", "vllm:")):
+            from agentgym.policies import make_policy  # one model for all environments
+
+            details["worker_policy"] = make_policy(details["worker_policy"])
+        return {"delegation": {"max_workers": self.delegate} | details}
 
     def _monitor(self) -> dict[str, Any]:
         details = self._given("penalty") | ({"mask_blocked": True} if self.mask_blocked else {})

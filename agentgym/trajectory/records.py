@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from agentgym.messages import Conversation, Message
+from agentgym.tools import CallRecord
 
 SCHEMA_VERSION = 1
 
@@ -90,6 +91,46 @@ class Compaction:
     summary: str = ""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compaction:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedTurn:
+    """A reply of a sub-agent, while the agent that is recorded took its step.
+
+    Attributes:
+        agent: who replied.
+        conversation: what it answered.
+        reply: with token ids, where the policy tells.
+        observation: what it was answered.
+        calls: what it called.
+        begins: it is the first reply of a delegated task.
+        caller: whose reply gave the task: number of a delegated turn, counted through the episode from 0; None: the
+            recorded agent's, in this step.
+    """
+
+    agent: str
+    conversation: Conversation
+    reply: Reply
+    observation: str = ""
+    calls: tuple[CallRecord, ...] = ()
+    begins: bool = False
+    caller: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """What sub-agents did in a step; `Delegation` puts it into ``info["delegated"]``.
+
+    Attributes:
+        turns: their replies, in order.
+        pay: at the end of the episode, what sub-agents earned by themselves: number of the turn, amount.
+    """
+
+    turns: tuple[DelegatedTurn, ...] = ()
+    pay: tuple[tuple[int, float], ...] = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Delegated:
         return self
 
 
@@ -174,7 +215,8 @@ class Step:
     """One reply and what came of it.
 
     Attributes:
-        kind: "turn" for a step of the environment, "summary" for a reply that was taken as a summary.
+        kind: "turn" for a step of the environment, "summary" for a reply that was taken as a summary, "delegated" for
+            one of a sub-agent; it belongs to the turn before it, whose time its own is part of.
         agent: who replied.
         action: the reply's text.
         observation: the environment's answer (text; for a summary, empty).
@@ -186,7 +228,7 @@ class Step:
         seconds: the environment's time in this step, and `policy_seconds` the policy's.
     """
 
-    kind: Literal["turn", "summary"]
+    kind: Literal["turn", "summary", "delegated"]
     agent: str
     action: str
     observation: str = ""

@@ -10,6 +10,7 @@ import gymnasium
 
 from agentgym.core import AgentEnv, Verdict
 from agentgym.errors import InfrastructureError, UsageError
+from agentgym.messages import Message
 from agentgym.trajectory.records import Step, Trajectory
 
 
@@ -88,10 +89,11 @@ def observation_text(env: gymnasium.Env[Any, Any], observation: Any, turns_befor
 def prompt_text(env: gymnasium.Env[Any, Any], observation: Any) -> str:
     """The first observation as text."""
     inner = env.unwrapped
-    if isinstance(observation, str) or not isinstance(inner, AgentEnv):
-        text: str = observation
-        return text
-    return inner.episode.prompt
+    if isinstance(inner, AgentEnv) and not isinstance(observation, str):
+        return inner.episode.prompt
+    last = observation[-1] if isinstance(observation, tuple) and observation else observation
+    text: str = last.content if isinstance(last, Message) else last
+    return text
 
 
 def turns_of(env: gymnasium.Env[Any, Any]) -> int:
@@ -115,7 +117,8 @@ def _run(
         {"task_id": info.get("task_id", ""), "prompt": prompt_text(env, observation), "info": info},
     )
 
-    steps = list(enumerate(trajectory.steps))
+    # What sub-agents did is played again by those who play them.
+    steps = [(index, step) for index, step in enumerate(trajectory.steps) if step.kind != "delegated"]
     over = False
     for index, step in steps:
         if step.kind == "summary" and not info.get("summary_requested"):
@@ -126,7 +129,7 @@ def _run(
         turns = turns_of(env)
         observation, reward, terminated, truncated, info = env.step(step.action)
         over = terminated or truncated
-        last = index == len(steps) - 1
+        last = index == steps[-1][0]
         replayed = {"reward": float(reward), "terminated": terminated, "truncated": truncated, "info": info}
         if step.kind == "turn":
             replayed["observation"] = observation_text(env, observation, turns)

@@ -64,6 +64,7 @@ class SegmentBuilder:
         step: int | None = None,
         accepted: bool | None = None,
         message: Message | None = None,
+        parent: int | None = None,
     ) -> int | None:
         """Take one reply.
 
@@ -79,6 +80,7 @@ class SegmentBuilder:
                 something continues it.
             message: the reply as later conversations will hold it, where that is not
                 ``assistant(reply.text)``.
+            parent: with cause "delegation": the segment that delegated, where the caller knows it.
 
         Returns:
             Index of the segment that holds the reply; None for an empty reply. A reply superseded later
@@ -100,7 +102,7 @@ class SegmentBuilder:
             return None
         conversation = tuple(conversation)
         messages = with_reply(conversation, reply, message)
-        new = Incoming(conversation, messages, reply, agent, cause, step, accepted, now)
+        new = Incoming(conversation, messages, reply, agent, cause, step, accepted, parent, now)
         place = self._locate(new)
 
         if accepted is False:
@@ -265,6 +267,8 @@ class SegmentBuilder:
 
         Ties go to the same agent, then to the segment extended last.
         """
+        if cause == "delegation" and new.parent is not None:
+            return new.parent, common_prefix(self.segments[new.parent].messages, new.conversation)
         newest_first = list(reversed(self._recent))
         for depth in range(place.depth, 0, -1):
             node = place.path[depth - 1]

@@ -82,6 +82,7 @@ class Incoming:
     cause: Announced | None
     step: int | None
     accepted: bool | None
+    parent: int | None
     now: int
 
     @property

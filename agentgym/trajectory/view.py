@@ -214,7 +214,8 @@ def _titles(t: Trajectory) -> list[str]:
     titles, turns = [], 0
     for step in t.steps:
         turns += step.kind == "turn"
-        titles.append(f"Turn {turns}" if step.kind == "turn" else "Summary")
+        named = {"turn": f"Turn {turns}", "summary": "Summary", "delegated": f"In turn {turns}: {step.agent}"}
+        titles.append(named[step.kind])
     return titles
 
 

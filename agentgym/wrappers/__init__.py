@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentgym.wrappers.actions import IndexAction, TextFeatures
+from agentgym.wrappers.agents import wrap_agents
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
+from agentgym.wrappers.delegation import Delegation
 from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
 
@@ -17,10 +19,12 @@ __all__ = [
     "AntiHack",
     "ChatContext",
     "ContextCompaction",
+    "Delegation",
     "IndexAction",
     "PublishedPrompts",
     "RecordTrajectory",
     "TextFeatures",
+    "wrap_agents",
 ]
 
 

@@ -94,6 +94,11 @@ class AntiHack(AgentWrapper):
         self._hacked = False
         self._blocked = 0  # in this turn
 
+    @property
+    def hacked(self) -> bool:
+        """Whether a crossing took effect in this episode so far."""
+        return self._hacked
+
     def boundaries(self, task: Task) -> Mapping[str, Any]:
         """What is forbidden while `task` is played: the environment's word, with the `context` given here on top."""
         found: Mapping[str, Any] = self.env.get_wrapper_attr("boundaries")(task)

@@ -278,7 +278,9 @@ class ContextCompaction(ChatContext):
         else:
             self.summary_requested = True
             self._set_messages((*before, action, with_request(answer)))
-            self._last_info = {key: info[key] for key in info.keys() - {"invalid_action"}} | {"calls": ()}
+            # What that turn did, it did once.
+            told = info.keys() - {"invalid_action", "masked", "delegated"}
+            self._last_info = {key: info[key] for key in told} | {"calls": ()}
 
     def _cut_if_large(self, turn: Turn) -> Turn:
         """The turn, cut to half of what the task leaves if it takes more, its longer text first."""

@@ -15,7 +15,7 @@ import numpy as np
 from agentgym.core import AgentEnv, AgentWrapper, CallRecord, Verdict
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.messages import Conversation, Message, assistant, system, user
-from agentgym.trajectory.records import Call, Compaction, Event, Reply, Step, Trajectory
+from agentgym.trajectory.records import Call, Compaction, Delegated, Event, Reply, Step, Trajectory
 from agentgym.trajectory.replay import observation_text, prompt_text, turns_of
 from agentgym.trajectory.segments import SegmentBuilder
 from agentgym.trajectory.store import TrajectoryStore, jsonable, messages_to_rows
@@ -68,6 +68,10 @@ class RecordTrajectory(AgentWrapper):
         self._info: dict[str, Any] = {}
         self._attached: list[tuple[Reply, str, float]] = []
         self._rewrites: list[Compaction] = []  # announced, and no segment begun since
+        self._delegated: list[int] = []  # which step each reply of a sub-agent is
+        self._callers: dict[
+            str, int
+        ] = {}  # by sub-agent with a new task and no reply yet: the step that gave it
 
     def attach(self, reply: Reply, *, agent: str = "policy", policy_seconds: float = 0.0) -> None:
         """Say which reply the next action is, with its token ids. Of several before a step only the last counts.
@@ -87,6 +91,7 @@ class RecordTrajectory(AgentWrapper):
         self._running = False
         self._attached = []
         self._rewrites = []
+        self._delegated, self._callers = [], {}
         began, self._started = time.time(), time.perf_counter()
         observation, info = self.env.reset(seed=seed, options=options)
         self._builder = SegmentBuilder(self._forks)
@@ -160,6 +165,8 @@ class RecordTrajectory(AgentWrapper):
         step.info = _scalars(info)
         if info.get("masked"):
             self._builder.leave_out(index)
+        if "delegated" in info:
+            self._record_delegated(info["delegated"], index, masked=bool(info.get("masked")))
         if reward:
             self._builder.assign_reward(index, reward)
         trajectory.reward = (trajectory.reward or 0.0) + reward
@@ -210,6 +217,43 @@ class RecordTrajectory(AgentWrapper):
         self._info = info
         if "compaction" in info:
             self._rewrites.append(info["compaction"])
+
+    def _record_delegated(self, delegated: Delegated, index: int, *, masked: bool) -> None:
+        """The replies of sub-agents in step `index`, each a step in a segment of its agent's."""
+        assert self.trajectory is not None
+        for turn in delegated.turns:
+            at = len(self.trajectory.steps)
+            if turn.begins:
+                self._callers[turn.agent] = index if turn.caller is None else self._delegated[turn.caller]
+            caller = self._callers.get(turn.agent)
+            segment = self._builder.add(
+                turn.conversation,
+                turn.reply,
+                agent=turn.agent,
+                cause=None if caller is None else "delegation",
+                step=at,
+                accepted=True,
+                parent=None if caller is None else self._builder.segment_of(caller),
+            )
+            if segment is not None and caller is not None:
+                self._builder.events[-1].data["call"] = caller
+                del self._callers[turn.agent]
+            step = Step(
+                kind="delegated",
+                agent=turn.agent,
+                action=turn.reply.text,
+                observation=turn.observation,
+                calls=[_call_row(record) for record in turn.calls],
+                segment=segment,
+                prompt_tokens=turn.reply.prompt_tokens,
+                sampled_tokens=turn.reply.sampled_tokens,
+            )
+            self.trajectory.steps.append(step)
+            self._delegated.append(at)
+            if masked and any(record.result.blocked for record in turn.calls):
+                self._builder.leave_out(at)
+        for number, amount in delegated.pay:
+            self._builder.assign_reward(self._delegated[number], amount)
 
     def _take_reply(self, action: str, index: int) -> tuple[Reply, str, float]:
         """The reply behind the action; those attached before it were thrown away."""

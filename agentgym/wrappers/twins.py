@@ -117,6 +117,21 @@ class Twins:
             return result._replace(text=text)
         return ToolResult("")
 
+    def stand_in(self, call: ToolCall, hack_class: str, context: Context) -> ToolCall:
+        """The first twin, for a caller who cannot try several: somebody else runs the call.
+
+        Args:
+            call: the blocked one.
+            hack_class: what it was blocked for.
+            context: the episode's, as the call found it.
+        """
+        names = Names(random.Random(f"{self._seed} {call}"))
+
+        def believed(call: ToolCall) -> ToolResult:
+            return ToolResult("", exit_code=0)  # that the system is kept from changes, as in our sandboxes
+
+        return next(self._twins(call, hack_class, context, believed, names)).call
+
     def _twins(
         self, call: ToolCall, hack_class: str, context: Context, next: Next, names: Names
     ) -> Iterator[Twin]:
