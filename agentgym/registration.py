@@ -118,6 +118,40 @@ ENTRIES: tuple[Entry, ...] = (
         "answer multi-hop questions with a search tool; invented worlds, question files, or a retriever of yours",
         splits=("train", "dev", "test"),
     ),
+    Entry(
+        "agentgym/Team-v0",
+        "agentgym.envs.team:TeamEnv",
+        "team",
+        "an orchestrator and its workers over any of the others, each an agent of PettingZoo's",
+        splits=("train", "dev", "test"),
+        registry="pettingzoo",
+    ),
+    Entry(
+        "agentgym/ResearchTeam-v0",
+        "agentgym.envs.team_tasks.research:make",
+        "team_tasks",
+        "questions whose documents are divided among the members of a team",
+        splits=("train", "dev", "test"),
+        registry="pettingzoo",
+    ),
+    Entry(
+        "agentgym/Review-v0",
+        "agentgym.envs.team_tasks.review:ReviewEnv",
+        "team_tasks",
+        "an author repairs a repository, a reviewer with a veto lets the change in",
+        splits=("train",),
+        packages=(("pip", "swe"),),
+        programs=(("git", "apt-get install git"),),
+        sandbox=True,
+        registry="pettingzoo",
+    ),
+    Entry(
+        "agentgym/HiddenNumber-v0",
+        "agentgym.envs.team_tasks.hidden_number:HiddenNumberEnv",
+        "team_tasks",
+        "a lead asks scouts who may err; the best play is known exactly",
+        registry="pettingzoo",
+    ),
 )
 
 

@@ -21,12 +21,12 @@ LAYERS = [
     """
     agentgym agentgym.core agentgym.episode agentgym.chain agentgym.tools agentgym.spaces agentgym.messages
     agentgym.protocols agentgym.tasks agentgym.errors agentgym.endpoint agentgym.retrieval agentgym.registration
-    agentgym.version agentgym.cache agentgym.trajectory.records
+    agentgym.version agentgym.cache agentgym.trajectory.records agentgym.snapshots agentgym.parallel
     """.split(),
     "agentgym.sandbox agentgym.trajectory".split(),
-    "agentgym.verifiers agentgym.monitor agentgym.credit".split(),
+    "agentgym.verifiers agentgym.monitor agentgym.credit agentgym.delegation".split(),
     "agentgym.wrappers agentgym.envs agentgym.policies".split(),
-    "agentgym.rollout agentgym.workers agentgym.gateway agentgym.check".split(),
+    "agentgym.rollout agentgym.workers agentgym.gateway agentgym.blackbox agentgym.check".split(),
     "agentgym.cli agentgym.integrations agentgym.__main__".split(),
     ["baselines"],
     ["benchmarks"],
@@ -40,6 +40,7 @@ HEAVY: dict[str, tuple[str, ...]] = {
         "agentgym.policies.hf",
         "agentgym.policies.models",
         "baselines",
+        "benchmarks.horizon",
     ),
     "transformers": ("agentgym.policies.hf", "agentgym.policies.models", "baselines"),
     "peft": ("baselines",),

@@ -114,7 +114,7 @@ class Random(ScriptedPolicy):
             self._schemas = [(tool.name, json.loads(tool.schema)) for tool in env.tools]
             self._draw = self._call
         else:
-            self._draw = lambda: " ".join(_word(self.rng) for _ in range(int(self.rng.integers(1, 4))))
+            self._draw = self._words
 
     def next_action(self, conversation: Conversation) -> str:
         """A fresh random action."""
@@ -125,14 +125,12 @@ class Random(ScriptedPolicy):
         actions = self.agent_env.admissible_actions()
         return actions[int(self.rng.integers(len(actions)))] if actions else ""
 
+    def _words(self) -> str:
+        return " ".join(_word(self.rng) for _ in range(int(self.rng.integers(1, 4))))
+
     def _call(self) -> str:
         name, schema = self._schemas[int(self.rng.integers(len(self._schemas)))]
-        arguments = {
-            key: _value(entry, self.rng)
-            for key, entry in schema["properties"].items()
-            if key in schema["required"] or self.rng.random() < 0.5
-        }
-        return self.agent_env.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
+        return self.agent_env.protocol.render_call(random_call(name, schema, self.rng))
 
 
 class Repeat(Random):
@@ -331,6 +329,16 @@ def _difference(expected: str, got: str) -> str:
 
 def _word(rng: np.random.Generator) -> str:
     return "".join(map(chr, rng.integers(ord("a"), ord("z") + 1, size=int(rng.integers(1, 9)))))
+
+
+def random_call(name: str, schema: dict[str, Any], rng: np.random.Generator) -> ToolCall:
+    """A call of a tool with random arguments that fit its schema."""
+    arguments = {
+        key: _value(entry, rng)
+        for key, entry in schema["properties"].items()
+        if key in schema["required"] or rng.random() < 0.5
+    }
+    return ToolCall(name, FrozenDict(arguments))
 
 
 def _value(schema: dict[str, Any], rng: np.random.Generator) -> Any:

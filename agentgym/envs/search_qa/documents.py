@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +74,21 @@ class MemoryCorpus:
     def search(self, query: str, k: int) -> list[Document]:
         """See `Retriever`."""
         return [self.documents[int(hit.id)] for hit in self._index.search(query, k)]
+
+    def shard(self, spread: Sequence[str], number: int, count: int) -> MemoryCorpus:
+        """One of `count` disjoint parts, which together are the whole.
+
+        Args:
+            spread: titles whose documents are dealt to the parts in turn, so that no part has two of them that another
+                part lacks. All other documents go to a part by their id.
+            number: which part, from 0.
+            count: how many.
+        """
+        dealt = [each for title in dict.fromkeys(spread) for each in self.documents if each.title == title]
+        start = int(dealt[0].id, 16) if dealt else 0
+        parts = {document: int(document.id, 16) % count for document in self.documents}
+        parts |= {document: (start + turn) % count for turn, document in enumerate(dealt)}
+        return MemoryCorpus(document for document, part in parts.items() if part == number)
 
     @functools.cached_property
     def _index(self) -> Index:

@@ -59,6 +59,9 @@ class SearchQAEnv(AgentEnv):
         corpus: what is searched. "own": what came with the question, the paragraphs of its record or the documents of
             its world; "shared": the paragraphs of all records together; a JSONL file of documents; or the address of a
             retriever that speaks Search-R1's form, ``http://HOST:PORT/retrieve``.
+        shard: ``(i, n)``: only part `i` of `n` of the documents that came with the question, for a team whose members
+            search in different places. Each document is in one part; those that the answer needs are dealt in turn, so
+            that a question that needs two or more cannot be answered from one part.
         score: "em" or "f1".
         top_k: documents found by a search.
         max_chars: of each that are shown; ``read`` shows the rest.
@@ -89,6 +92,7 @@ class SearchQAEnv(AgentEnv):
         self,
         *,
         corpus: str | Path = "own",
+        shard: Sequence[int] | None = None,
         score: str = "em",
         top_k: int = 3,
         max_chars: int = 1000,
@@ -113,6 +117,7 @@ class SearchQAEnv(AgentEnv):
         self.top_k = whole_number("top_k", top_k, least=1)
         self.max_chars = whole_number("max_chars", max_chars, least=1)
         self._own_instructions = instructions
+        self.shard = None if shard is None else _expect_shard(shard, corpus)
         options = WorldOptions(hops, documents, distractors, aliases, unanswerable, world_seed)  # type: ignore[arg-type]
         if tasks is None:
             tasks = invented_tasks(options)
@@ -156,6 +161,8 @@ class SearchQAEnv(AgentEnv):
         self._retriever: Retriever = own if self._common is None else self._common
         if self._retriever is own:
             _expect_documents(task)
+            if self.shard is not None:
+                self._retriever = _part(task, *self.shard)
         self._found: dict[Document, None] = {}
         self._searches = 0
         self._answer: str | None = None
@@ -273,6 +280,19 @@ class SearchQAEnv(AgentEnv):
         return self.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
 
 
+def _expect_shard(shard: Sequence[int], corpus: str | Path) -> tuple[int, int]:
+    match shard:
+        case [int(number), int(count)] if 0 <= number < count:
+            pass
+        case _:
+            raise UsageError(f"expected shard to be (i, n) with 0 <= i < n, got {shard!r:.60}")
+    if corpus != "own":
+        raise UsageError(
+            f"shard divides what came with each question, corpus='own'; got corpus={str(corpus)!r:.60}"
+        )
+    return number, count
+
+
 def _expect_documents(task: Task) -> None:
     if "world" not in task.data and not task.data.get("documents"):
         raise TaskError(f"task {task.id!r} came without documents; say what to search with corpus=...")
@@ -286,6 +306,13 @@ def _cut(text: str, most: int) -> str:
 def _shared_corpus(tasks: TaskSet) -> MemoryCorpus:
     """The paragraphs of all records."""
     return MemoryCorpus(document for task in tasks for document in documents_of(task))
+
+
+@functools.lru_cache(4 * _KEPT)
+def _part(task: Task, number: int, count: int) -> MemoryCorpus:
+    """A shard of what came with a task."""
+    question, corpus = _open_task(task)
+    return corpus.shard(question.supporting, number, count)
 
 
 @functools.lru_cache(_KEPT)
