@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "view": ("view", "write one trajectory as an HTML page"),
     "new": ("new", "start an environment of your own, with its test"),
     "monitor": ("monitor", "what of tool calls crosses a line: decide, measure, explain"),
+    "gateway": ("gateway", "serve a policy to agent programs of any kind, and record what they do with it"),
     "data": ("data", "say where an environment's official data comes from, and check a folder of it"),
     "shop": ("shop", "replay recorded episodes of the original WebShop"),
     "swe": ("swe", "make, import, prove, audit, judge and grade repository repair tasks"),

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from agentgym.endpoint import Answer, Endpoint
 from agentgym.errors import ContextOverflow, InfrastructureError
-from agentgym.messages import Conversation, to_openai
+from agentgym.messages import Conversation, MessageCall, from_openai, to_openai
 from agentgym.policies.base import Policy, Reply
+from agentgym.tools import Tool
 
 Tokens: TypeAlias = tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[float, ...] | None]
 
@@ -98,29 +99,52 @@ class OpenAIPolicy(Policy):
         asked = list(zip(conversations, each, strict=True))
         if len(asked) == 1:
             try:
-                return [self._ask(*asked[0])]
+                return [self._ask(*asked[0])[0]]
             except InfrastructureError as error:
-                if not OVERFLOW.search(str(error)):
-                    raise
-                advice = (
-                    "keep the conversation under the limit with --compact and --tokens (ContextCompaction)"
-                )
-                raise ContextOverflow(f"{error}; {advice}") from None
-        return list(self._threads.map(lambda pair: self._ask(*pair), asked))
+                raise _overflow(error) from None
+        return list(self._threads.map(lambda pair: self._ask(*pair)[0], asked))
+
+    def call(
+        self, conversation: Conversation, tools: Sequence[Tool], *, seed: int | None = None
+    ) -> tuple[Reply, tuple[MessageCall, ...]]:
+        """One reply of a server that takes tools and gives calls by itself.
+
+        Args:
+            conversation: may hold structured calls and the answers to them.
+            tools: what may be called.
+            seed: as for `act`.
+
+        Returns:
+            The reply, whose text does not hold the calls (its ids do), and the calls.
+        """
+        try:
+            reply, answer = self._ask(conversation, seed, tools)
+        except InfrastructureError as error:
+            raise _overflow(error) from None
+        rows = answer.choice["message"].get("tool_calls") or []
+        try:
+            (said,) = from_openai([{"role": "assistant", "content": reply.text, "tool_calls": rows}])
+        except ValueError as error:
+            raise InfrastructureError(f"{self.name}: {error}") from None
+        return reply, said.tool_calls
 
     def close(self) -> None:
         """Close the connections."""
         self._threads.shutdown(cancel_futures=True)
         self.endpoint.close()
 
-    def _ask(self, conversation: Conversation, seed: int | None) -> Reply:
+    def _ask(
+        self, conversation: Conversation, seed: int | None, tools: Sequence[Tool] = ()
+    ) -> tuple[Reply, Answer]:
         # Servers read the seed into 32 bits, llama.cpp keeps the highest value for "random".
         params = self._params if seed is None else self._params | {"seed": seed % (1 << 31)}
+        if tools:
+            params = params | {"tools": [tool.to_openai() for tool in tools]}
         answer = self.endpoint.chat(conversation, **params)
         prompt, sampled, logprobs = (
-            self._tokens(conversation, answer) if self.token_ids else (None, None, None)
+            self._tokens(conversation, answer, tools) if self.token_ids else (None, None, None)
         )
-        return Reply(
+        reply = Reply(
             answer.text,
             prompt_ids=prompt,
             sampled_ids=sampled,
@@ -130,15 +154,16 @@ class OpenAIPolicy(Policy):
             prompt_tokens=answer.prompt_tokens,
             sampled_tokens=answer.completion_tokens,
         )
+        return reply, answer
 
-    def _tokens(self, conversation: Conversation, answer: Answer) -> Tokens:
+    def _tokens(self, conversation: Conversation, answer: Answer, tools: Sequence[Tool]) -> Tokens:
         """Prompt ids, sampled ids and log-probs; the ids of both or of neither."""
         entries = (answer.choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(float(entry["logprob"]) for entry in entries)
         if answer.choice.get("token_ids"):  # vLLM
             prompt, sampled = answer.body.get("prompt_token_ids"), answer.choice["token_ids"]
         elif entries and all("id" in entry for entry in entries):  # llama.cpp
-            ids = self._llama_cpp_prompt(conversation)
+            ids = self._llama_cpp_prompt(conversation, tools)
             prompt = ids if len(ids) == answer.prompt_tokens else None  # else it was another prompt
             sampled = [entry["id"] for entry in entries]
         else:
@@ -147,9 +172,20 @@ class OpenAIPolicy(Policy):
             return None, None, None
         return tuple(prompt), tuple(sampled), logprobs if len(logprobs) == len(sampled) else None
 
-    def _llama_cpp_prompt(self, conversation: Conversation) -> list[int]:
+    def _llama_cpp_prompt(self, conversation: Conversation, tools: Sequence[Tool]) -> list[int]:
         """The ids llama.cpp read: it does not return them, but tells its template and tokens when asked."""
-        prompt = self.endpoint.post("/apply-template", {"messages": to_openai(conversation)})["prompt"]
+        asked: dict[str, Any] = {"messages": to_openai(conversation)}
+        if tools:
+            asked["tools"] = [tool.to_openai() for tool in tools]
+        prompt = self.endpoint.post("/apply-template", asked)["prompt"]
         body = {"content": prompt, "add_special": True, "parse_special": True}
         tokens: list[int] = self.endpoint.post("/tokenize", body)["tokens"]
         return tokens
+
+
+def _overflow(error: InfrastructureError) -> Exception:
+    """The error itself, or what it means where the server says that the conversation is too long."""
+    if not OVERFLOW.search(str(error)):
+        return error
+    advice = "keep the conversation under the limit with --compact and --tokens (ContextCompaction)"
+    return ContextOverflow(f"{error}; {advice}")

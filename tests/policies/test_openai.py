@@ -1,13 +1,15 @@
 """`OpenAIPolicy`, against a scripted server and against llama.cpp."""
 
+import contextlib
 import threading
 
 import pytest
 
 from agentgym import InfrastructureError
-from agentgym.messages import system, user
+from agentgym.messages import MessageCall, system, user
 from agentgym.policies import Reply, make_policy
 from agentgym.rollout import collect
+from agentgym.tools import Tool
 from tests.policies.fake_server import FakeServer, completion
 
 ASKED = (system("be brief"), user("hello"))
@@ -27,6 +29,23 @@ def test_a_plain_server():
     wanted = {"model": "m", "max_completion_tokens": 9, "temperature": 0.5, "stop": ["END"], "top_p": 0.9}
     assert fake.requests == [wanted]
     assert policy.name == "openai:m"
+
+
+def test_calls_that_a_server_gives_by_itself():
+    row = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    said = {"role": "assistant", "content": None, "tool_calls": [row]}
+    tool = Tool("bash", "Run.", '{"type": "object"}', "bash")
+    broken = said | {"tool_calls": [{"id": "c1"}]}
+    fake = FakeServer(completion("", message=said), completion("", message=broken), completion("no call"))
+    with fake.running() as url, contextlib.closing(make_policy("openai:m", base_url=url)) as policy:
+        reply, calls = policy.call(ASKED, [tool], seed=3)
+        with pytest.raises(InfrastructureError, match="expected a call of a function"):
+            policy.call(ASKED, [tool])
+        assert policy.call(ASKED, [])[1] == ()
+    assert (reply.text, calls) == ("", (MessageCall("c1", "bash", '{"command": "ls"}'),))
+    assert fake.requests[0]["tools"][0]["function"]["name"] == "bash"
+    assert fake.requests[0]["seed"] == 3
+    assert "tools" not in fake.requests[2]
 
 
 def test_requests_of_a_batch_run_at_the_same_time():
