@@ -24,13 +24,14 @@ import numpy as np
 from agentgym.core import AgentEnv
 from agentgym.errors import UsageError, whole_number
 from agentgym.policies import Policy, make_policy
-from agentgym.registration import require
+from agentgym.registration import find, require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.salvage import append_or_mark
 from agentgym.trajectory.store import TrajectoryStore
-from agentgym.workers import Env, Job, Run, close_quietly, stacked
+from agentgym.workers import Env, Job, Player, Run, close_quietly, stacked
 from agentgym.wrappers.chat import ChatContext
 from agentgym.wrappers.compaction import ContextCompaction
+from agentgym.wrappers.delegation import Delegation
 from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
 
@@ -46,13 +47,14 @@ def make_env(
     summarizer: Any = "rule",
     tokens: Any = "chars",
     prompts: str | Mapping[str, Any] | None = None,
+    delegation: Mapping[str, Any] | None = None,
     anti_hack: Literal["block", "audit"] | None = None,
     penalty: float = 0.0,
     mask_blocked: bool = False,
     record: str | Path | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> RecordTrajectory:
-    """An environment with the usual wrappers, innermost first: monitor, context, recording.
+    """An environment with the usual wrappers, innermost first: workers, monitor, context, recording.
 
     Args:
         env_id: a registered id.
@@ -63,6 +65,7 @@ def make_env(
             ``"openai:..."``, that writes summaries.
         tokens: how tokens are counted, see `ContextCompaction`.
         prompts: instead of conversations, prompts as published: a form of `PublishedPrompts`, or its keywords.
+        delegation: give the policy workers: keywords of `Delegation`, or {}; None for none.
         anti_hack: put a monitor in front of every tool call, see `AntiHack`: "block" or "audit"; None for none.
         penalty: with "block", taken off the reward for each blocked call.
         mask_blocked: with "block", leave replies with a blocked call out of the loss.
@@ -70,11 +73,19 @@ def make_env(
         env_kwargs: keywords of the environment itself.
 
     Raises:
-        UsageError: no such id, with the nearest ones.
+        UsageError: no such id, with the nearest ones, or one with several agents.
         MissingDependency: a package or program the environment needs is not installed.
     """
     require(env_id)
+    entry = find(env_id)
+    if entry is not None and entry.registry == "pettingzoo":
+        raise UsageError(
+            f"{env_id} has several agents, expected one of a single agent; give that one workers (delegation),"
+            " or play a seat, see docs/team-tasks.md"
+        )
     env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
+    if delegation is not None:  # inside the monitor: it sees what workers call, too
+        env = Delegation(env, **delegation)
     if anti_hack is not None:  # inside the context: it sees calls, not conversations
         from agentgym.wrappers.anti_hack import AntiHack  # with all the rules: only where asked for
 
@@ -115,6 +126,7 @@ def collect(
     first: int = 0,
     episode_timeout: float | None = None,
     lockstep: bool = False,
+    player: Player | None = None,
     on_finish: Callable[[Trajectory], None] | None = None,
     **stack: Any,
 ) -> list[Trajectory]:
@@ -152,6 +164,8 @@ def collect(
         lockstep: ask the policy only when every running episode waits for it, in the order of the episodes. Then the
             batches repeat from run to run, and with them the last bits of a model's arithmetic; all wait for the
             slowest environment.
+        player: plays each episode in the policy's place, such as `agentgym.blackbox.ProgramPlayer`; None: the policy is
+            asked for every action.
         on_finish: called with each new trajectory, after it is written, in the caller's thread.
         **stack: for `make_env`, where `env` is an id.
 
@@ -170,6 +184,8 @@ def collect(
         whole_number("workers", workers, least=1)
     if episode_timeout is not None and not episode_timeout > 0:
         raise UsageError(f"expected episode_timeout > 0 or None, got {episode_timeout}")
+    if lockstep and player is not None:
+        raise UsageError("lockstep is for a policy that is asked for every action; a player has its own time")
     if isinstance(env, str):
         env_id = env
         for name in stack.keys() - inspect.signature(make_env).parameters.keys():
@@ -197,6 +213,7 @@ def collect(
             "env": stack or _description(probe),
             "policy": policy.name,
             "policy_settings": dict(policy.settings),
+            "player": None if player is None else dict(player.settings),
             "seed": seed,
             "tasks": None if tasks is None else list(tasks),
             "group_size": group_size,
@@ -215,7 +232,7 @@ def collect(
 
     with contextlib.ExitStack() as held:
         store = None if out is None else held.enter_context(_open(Path(out), settings))
-        return _run(make, name, policy, jobs, store, workers, episode_timeout, lockstep, on_finish)
+        return _run(make, name, policy, jobs, store, workers, episode_timeout, lockstep, player, on_finish)
 
 
 def _run(
@@ -227,6 +244,7 @@ def _run(
     workers: int | None,
     episode_timeout: float | None,
     lockstep: bool,
+    player: Player | None,
     on_finish: Callable[[Trajectory], None] | None,
 ) -> list[Trajectory]:
     """Play the jobs that the store does not hold."""
@@ -234,7 +252,8 @@ def _run(
     missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
     if missing:
         count = workers or policy.workers or max(policy.max_batch, os.cpu_count() or 1)
-        run = Run(make, name, policy, missing, min(count, len(missing)), episode_timeout, lockstep)
+        width = min(count, len(missing))
+        run = Run(make, name, policy, missing, width, episode_timeout, lockstep, player)
         with contextlib.closing(run.results()) as results:
             for trajectory in results:
                 if store is not None:

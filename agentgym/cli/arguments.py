@@ -98,12 +98,15 @@ def constructor_errors() -> Iterator[None]:
         raise UsageError(str(error).partition(" was raised from the environment creator")[0]) from None
 
 
-def try_once(make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool) -> int | None:
+def try_once(
+    make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool, program: bool = False
+) -> int | None:
     """Make an environment and close it, so that bad keywords are told before anything runs.
 
     Args:
         make: the constructor.
         reset: start an episode too, for what only a task can tell.
+        program: then look whether an agent program could work there.
 
     Returns:
         How many tasks it draws from; None for an environment that lists none.
@@ -113,6 +116,10 @@ def try_once(make: Callable[[], gymnasium.Env[Any, Any]], *, reset: bool) -> int
     with contextlib.closing(env):
         if reset:
             env.reset(seed=0)
+        if program:
+            from agentgym.blackbox import place_of
+
+            place_of(env)
         inner = env.unwrapped
         return len(inner.task_pool) if isinstance(inner, AgentEnv) else None
 

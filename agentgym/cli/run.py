@@ -6,6 +6,7 @@ With --out the same command continues a run that was cut off.
 Example:
     agentgym run agentgym/Relay-v0 --policy gold --episodes 20 --out runs/gold
     agentgym run agentgym/SWE-v0 --policy gold --episodes all --out runs/repaired
+    agentgym run agentgym/SWE-v0 --policy hf:smollm2 --agent-cmd "my-agent --model {model} --task {task_file}"
     agentgym run agentgym/Relay-v0 --set scenery=400 --compact 2000 --summarizer policy --policy hf:smollm2
 """
 
@@ -24,6 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agentgym.cli import console
+from agentgym.cli.agent import Agent, take_screening
 from agentgym.cli.arguments import parse, read_run, try_once, what_was_run
 from agentgym.cli.stack import Stack
 from agentgym.errors import InfrastructureError, UsageError
@@ -55,6 +57,7 @@ class Args:
     episode_timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
     """Cut an episode off after this long."""
     stack: tyro.conf.OmitArgPrefixes[Stack] = field(default_factory=Stack)
+    agent: tyro.conf.OmitArgPrefixes[Agent] = field(default_factory=Agent)
 
     temperature: Annotated[float | None, tyro.conf.arg(metavar="T")] = None
     """For policies that sample."""
@@ -106,12 +109,17 @@ def _play(args: Args) -> list[Trajectory]:
         "base_url": args.base_url,
     }
     sampling = {name: value for name, value in options.items() if value is not None}
-    make = functools.partial(make_env, args.env, **args.stack.keywords(args.policy))
-    # Whether a budget holds the task, or a form of prompts finds it, shows at a reset.
-    tasks = try_once(make, reset=args.stack.compact is not None or args.stack.prompts is not None)
+    stack = args.stack.keywords(args.policy)
+    program = args.agent.program(stack)
+    screening = take_screening(stack) if program is not None else {}
+    make = functools.partial(make_env, args.env, **stack)
+    # Whether a budget holds the task, a form of prompts finds it, or a program has a place to work, shows at a reset.
+    told_by_reset = (args.stack.compact, args.stack.prompts, program)
+    tasks = try_once(make, reset=any(told is not None for told in told_by_reset), program=program is not None)
     total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
     with (
         contextlib.closing(make_policy(args.policy, **sampling)) as policy,
+        args.agent.player(program, policy, screening) as player,
         console.Progress("episodes", total) as progress,
     ):
         progress.step(done=min(_finished(args.out), total or 0))
@@ -125,6 +133,7 @@ def _play(args: Args) -> list[Trajectory]:
                 workers=args.workers,
                 tasks=args.task or None,
                 episode_timeout=args.episode_timeout,
+                player=player,
                 on_finish=lambda trajectory: progress.step(_how_it_ended(trajectory)),
             )
         except KeyboardInterrupt:

@@ -24,6 +24,8 @@ _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh")
 
 def known_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
     """The call as one of a tool the monitor knows; as it is where it is one already, or looks like none."""
+    if isinstance(arguments.get("command"), list):  # of a shell by any name, also by one that is known
+        return _call("bash", command=_command(arguments))
     if name not in TOOLS:
         path, command = _text(arguments, _PATHS), _command(arguments)
         old, content = _text(arguments, _OLD), _text(arguments, _CONTENTS)

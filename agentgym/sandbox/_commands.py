@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import errno
 import os
 import subprocess
@@ -10,12 +11,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import _scratch
 from agentgym.sandbox._job import KILLED, Job, NeverRan, encode
 from agentgym.sandbox._output import BoundedOutput, drain, pump
+from agentgym.sandbox._reach import Address
 from agentgym.sandbox._shell import BashShell
 from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell
 
@@ -101,13 +104,18 @@ class CommandSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         stdin: bytes | None = None,
+        reach: Address | None = None,
     ) -> ExecResult:
         started = time.monotonic()
         argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
         if not argv or not all(isinstance(word, str) for word in argv):
             raise UsageError(f"exec(): expected a text or a list of texts, at least one; got {command!r}")
         out, err = BoundedOutput(self.limits.output_bytes), BoundedOutput(self.limits.output_bytes)
-        code, timed_out = self._execute(argv, out, err, timeout, env, cwd, stdin)
+        with contextlib.ExitStack() as held:
+            kept: tuple[int, ...] = ()
+            if reach is not None:
+                argv, kept = held.enter_context(self._reaching(reach, argv))
+            code, timed_out = self._execute(argv, out, err, timeout, env, cwd, stdin, kept)
         return ExecResult(
             exit_code=code,
             stdout=out.text(),
@@ -126,6 +134,7 @@ class CommandSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         stdin: bytes | None = None,
+        pass_fds: tuple[int, ...] = (),
     ) -> tuple[int, bool]:
         """Run a program to its end; exit code, and whether time ran out."""
         if any("\0" in word for word in argv):
@@ -139,6 +148,7 @@ class CommandSandbox(Sandbox):
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
             )
         except OSError as error:
             if error.errno != errno.E2BIG:
@@ -163,6 +173,14 @@ class CommandSandbox(Sandbox):
                     drain(descriptor, output)
             code = self._finish(job, err, killed=not in_time)
         return code, not in_time
+
+    def _reaching(
+        self, address: Address, argv: list[str]
+    ) -> AbstractContextManager[tuple[list[str], tuple[int, ...]]]:
+        """While it is open, what is started may connect to `address`; what to start, and descriptors to leave open."""
+        raise UsageError(
+            f"the {self.backend} backend cannot let a command reach {address} and nothing else; use bubblewrap"
+        )
 
     def _track(
         self,

@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -131,6 +132,7 @@ class Sandbox(abc.ABC):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         stdin: bytes | None = None,
+        reach: tuple[str, int] | None = None,
     ) -> ExecResult:
         """Run an argument list, or a text through ``bash -c``. A non-zero exit is a result, not an exception.
 
@@ -143,14 +145,28 @@ class Sandbox(abc.ABC):
             env: variables added to the sandbox's own; the host's are never passed on.
             cwd: working directory as the commands see it; relative means inside the workspace.
             stdin: bytes for standard input, empty if None.
+            reach: an IPv4 address and port of this machine that the command may connect to, under the same numbers
+                inside; nothing else of the network. Needs a ``python3`` on the path inside.
 
         Raises:
             SandboxError: the sandbox itself failed or is closed.
+            UsageError: the backend knows no way to `reach`.
         """
 
     @abc.abstractmethod
     def shell(self) -> Shell:
         """Start a persistent shell."""
+
+    def showing(self, binds: Mapping[str, str]) -> AbstractContextManager[None]:
+        """While it is open, commands and shells that start see more of the host, read-only.
+
+        Args:
+            binds: host path -> absolute path inside.
+
+        Raises:
+            UsageError: a path makes no sense, or the backend cannot.
+        """
+        raise UsageError(f"the {self.backend} backend cannot show more of the host later; use bubblewrap")
 
     @abc.abstractmethod
     def read(self, path: str, *, most: int | None = None) -> bytes:

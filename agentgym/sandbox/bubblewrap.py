@@ -25,12 +25,13 @@ disabled.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from resource import RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NPROC
 
@@ -41,6 +42,7 @@ from agentgym.sandbox._commands import CLEAN_ENV, check_places
 from agentgym.sandbox._files import Tree
 from agentgym.sandbox._job import Job
 from agentgym.sandbox._local import LocalSandbox
+from agentgym.sandbox._reach import Address, Reach
 from agentgym.sandbox._system import AGENT, HOME, etc_files, system_folders, usr_links
 from agentgym.sandbox.base import Limits
 
@@ -99,7 +101,8 @@ class BubblewrapSandbox(LocalSandbox):
         self._tree = Tree(host_workspace, self.workspace, root=folder / "root")
         self._network = network
         self._rlimits = self._choose_rlimits()
-        self._mounts = self._mount_plan(network, binds or {})
+        self._binds = dict(binds or {})
+        self._mounts = self._mount_plan(network, self._binds)
         self._base_env = {**CLEAN_ENV, "HOME": HOME}
 
     def _mount_plan(self, network: bool, binds: Mapping[str, str]) -> list[str]:
@@ -127,6 +130,25 @@ class BubblewrapSandbox(LocalSandbox):
         for host, inside in binds.items():
             plan += ["--ro-bind", host, inside]
         return [*plan, "--remount-ro", "/"]
+
+    @contextlib.contextmanager
+    def showing(self, binds: Mapping[str, str]) -> Iterator[None]:
+        check_places(self.workspace, binds)
+        before = self._mounts
+        self._mounts = self._mount_plan(self._network, {**self._binds, **binds})
+        try:
+            yield
+        finally:
+            self._mounts = before
+
+    @contextlib.contextmanager
+    def _reaching(self, address: Address, argv: list[str]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+        if self._network:
+            yield argv, ()
+            return
+        with Reach(address) as reach:
+            yield reach.launch(argv), (reach.inside,)
+        reach.check()
 
     def _choose_rlimits(self) -> dict[int, int]:
         limits, in_cgroup = self.limits, self._cgroup.versions

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.core import tool
@@ -149,6 +150,17 @@ class WebEnv(PageTasks):
         """Write it, submit."""
         write = ToolCall("write_file", FrozenDict(path=INDEX, content=page))
         return [self.protocol.render_call(call) for call in (write, ToolCall("submit"))]
+
+    def lend_files(self) -> dict[str, str]:
+        """The page, for an agent program that works on files (docs/black-box-agents.md)."""
+        return dict(self.files)
+
+    def take_files(self, files: Mapping[str, bytes]) -> None:
+        """The page as a program left it, without what ``write_file`` would refuse."""
+        self.files = {}
+        for path in sorted(files, key=lambda path: (path != INDEX, path)):
+            with contextlib.suppress(ToolError, UnicodeDecodeError):
+                self.write_file(path, files[path].decode())
 
     def _file(self, path: str) -> str:
         if path not in self.files:
