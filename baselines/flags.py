@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeVar
 
 import tyro
 
@@ -14,10 +15,10 @@ from agentgym.cli.stack import Stack
 from agentgym.errors import UsageError, whole_number
 
 A = TypeVar("A", bound="RunArgs")
-_AT_LEAST_0 = "steps eval_every checkpoint_every keep_rollouts lora_rank".split()
+_AT_LEAST_0 = "steps seed eval_every checkpoint_every keep_rollouts lora_rank max_age"
 _AT_LEAST_1 = """
 groups group_size max_new_tokens batch workers epochs minibatches pack_tokens keep_checkpoints eval_episodes
-""".split()
+"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class RunArgs:
     seed: int = 0
     """Of everything drawn at random."""
     stack: tyro.conf.OmitArgPrefixes[Stack] = field(default_factory=Stack)
+    also: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Another environment, played in turn with --env: 'ID key=value ...', with its own keywords in place of --set and
+    --tasks, and eval_split=NAME in place of --eval-split. All other flags count for all."""
+    data: str | None = None
+    """Train on what `agentgym run` recorded in this folder, instead of playing; see docs/distill.md."""
+    max_age: int = 4
+    """With --data: most updates that may lie between the weights that recorded and those that are trained."""
 
     temperature: float = 1.0
     """Of the sampling, in training."""
@@ -93,6 +101,77 @@ class RunArgs:
     trackio: str | None = None
     """Log to this project of trackio, too."""
 
+    def check(self) -> None:
+        """Tell what cannot be before a model is loaded. An algorithm with flags of its own adds to it.
+
+        Raises:
+            UsageError: a number out of range.
+        """
+        check_whole(self, _AT_LEAST_0, least=0)
+        check_whole(self, _AT_LEAST_1, least=1)
+        check_numbers(self, "lr weight_decay max_grad_norm")
+        if not 0 < self.temperature < math.inf or not 0 <= self.eval_temperature < math.inf:
+            raise UsageError(
+                f"expected --temperature > 0 (at 0 nothing is sampled) and --eval-temperature >= 0, "
+                f"got {self.temperature} and {self.eval_temperature}"
+            )
+
+
+def check_whole(args: object, names: str, *, least: int) -> None:
+    """Raise `UsageError` unless these flags are whole numbers of at least `least`."""
+    for name in names.split():
+        whole_number(_flag(name), getattr(args, name), least=least)
+
+
+def check_numbers(args: object, names: str, *, most: float = math.inf) -> None:
+    """Raise `UsageError` unless these flags are finite numbers from 0 to `most`, or not given."""
+    for name in names.split():
+        value = getattr(args, name)
+        if value is not None and not (0 <= value <= most and value < math.inf):
+            wanted = "a finite number >= 0" if most == math.inf else f"a number from 0 to {most:g}"
+            raise UsageError(f"expected {_flag(name)} to be {wanted}, got {value}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+class World(NamedTuple):
+    """One of the environments of a run.
+
+    Attributes:
+        name: as the user wrote it.
+        id: of the environment.
+        stack: its keywords and wrappers.
+        eval_split: tasks to evaluate on.
+    """
+
+    name: str
+    id: str
+    stack: Stack
+    eval_split: str
+
+
+def worlds(args: RunArgs) -> list[World]:
+    """The environments of --env and --also.
+
+    Raises:
+        UsageError: one of them stands there twice, or without an id.
+    """
+    found = [World(args.env, args.env, args.stack, args.eval_split)]
+    for text in args.also:
+        id, *pairs = text.split() or [""]
+        splits = [pair.partition("=")[2] for pair in pairs if pair.startswith("eval_split=")]
+        own = tuple(pair for pair in pairs if not pair.startswith("eval_split="))
+        if not id or "=" in id:
+            raise UsageError(f"expected --also 'ID key=value ...', got {text!r}")
+        stack = replace(args.stack, set=own, tasks=None)
+        found.append(World(text, id, stack, splits[-1] if splits else args.eval_split))
+    names = [world.name for world in found]
+    if len(set(names)) < len(names):
+        raise UsageError(f"expected environments that differ in --env and --also, got {names}")
+    return found
+
 
 def arguments(kind: type[A], name: str, text: str | None, words: Sequence[str] | None) -> A:
     """Read the flags of a trainer.
@@ -105,11 +184,5 @@ def arguments(kind: type[A], name: str, text: str | None, words: Sequence[str] |
     """
     given = sys.argv[1:] if words is None else words
     args = parse(kind, name, text, given, prefix="python -m baselines.")
-    for flag, least in [*((flag, 0) for flag in _AT_LEAST_0), *((flag, 1) for flag in _AT_LEAST_1)]:
-        whole_number("--" + flag.replace("_", "-"), getattr(args, flag), least=least)
-    if args.temperature <= 0 or args.eval_temperature < 0:
-        raise UsageError(
-            f"expected --temperature > 0 (at 0 nothing is sampled) and --eval-temperature >= 0, "
-            f"got {args.temperature} and {args.eval_temperature}"
-        )
+    args.check()
     return args

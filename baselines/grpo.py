@@ -46,7 +46,7 @@ from agentgym.credit import (
 )
 from agentgym.errors import UsageError
 from agentgym.trajectory.records import Trajectory
-from baselines.flags import arguments
+from baselines.flags import arguments, check_numbers, check_whole
 from baselines.metrics import Costs
 from baselines.parallel import Ranks
 from baselines.policy import PolicyArgs, PolicyLearner
@@ -80,6 +80,28 @@ class Args(PolicyArgs):
     overlong_cache: int = 0
     """With --overlong-limit: the last so many tokens before it lower the return little by little."""
 
+    def check(self) -> None:
+        """See `RunArgs.check`."""
+        super().check()
+        check_whole(self, "resample overlong_limit overlong_cache", least=0)
+        check_numbers(self, "step_weight")
+        check_numbers(self, "step_gamma", most=1)
+        if (self.overlong_limit > 0) != (self.overlong_cache > 0):
+            raise UsageError("expected --overlong-limit and --overlong-cache together, got one of them")
+        if self.overlong_cache > self.overlong_limit:
+            raise UsageError(
+                f"expected --overlong-cache <= --overlong-limit, got {self.overlong_cache} and {self.overlong_limit}"
+            )
+        if self.group_size == 1 and self.compares_siblings():
+            raise UsageError(
+                f"--estimator {self.estimator} compares siblings, and --group-size 1 has none: every advantage "
+                "would be 0; give a larger group, or --estimator reinforce"
+            )
+
+    def compares_siblings(self) -> bool:
+        """Whether there is nothing to learn from a group of one."""
+        return self.estimator != "reinforce" and not self.step_weight
+
 
 class GRPO(PolicyLearner):
     """Policy gradients against siblings.
@@ -90,8 +112,6 @@ class GRPO(PolicyLearner):
     """
 
     def __init__(self, args: Args, ranks: Ranks) -> None:
-        if (args.overlong_limit > 0) != (args.overlong_cache > 0):
-            raise UsageError("expected --overlong-limit and --overlong-cache together, got one of them")
         super().__init__(args, ranks)
         self.args = args
 
@@ -119,7 +139,7 @@ class GRPO(PolicyLearner):
         if args.overlong_limit:
             lengths = [sum(step.sampled_tokens for step in t.steps) for t in batch.trajectories]
             returns = returns + overlong_penalty(lengths, args.overlong_limit, args.overlong_cache)
-        of_trajectory = group_advantages(returns, batch.groups, baseline=baseline, scale=scale)  # (N,)
+        of_trajectory = self.compare(returns, batch, baseline=baseline, scale=scale)  # (N,)
         advantages = broadcast(of_trajectory, batch.masks, batch.rollouts)
         if args.estimator == "reinforce++":
             advantages = whiten(advantages, batch.masks)
@@ -133,9 +153,22 @@ class GRPO(PolicyLearner):
                 advantages[k] = advantages[k] + args.step_weight * spread_steps([segment], of_steps[n])[0]
         return advantages
 
+    def compare(self, returns: Array, batch: Batch, **how: Any) -> Array:
+        """Each trajectory beside its siblings, (N,); `how` is for `agentgym.credit.group_advantages`."""
+        return group_advantages(returns, batch.groups, **how)
+
+    def token_advantages(self, batch: Batch, costs: Costs) -> tuple[list[Array], dict[str, float]]:
+        """What to learn from, per segment (T_k,), and numbers to log.
+
+        An algorithm that knows more of single tokens than what became of the trajectory adds it here, after everything
+        that `credit` scales: terms then keep their size relative to each other.
+        """
+        return self.credit(batch), {}
+
     def update(self, batch: Batch, costs: Costs) -> dict[str, float]:
         """Learn from a batch; the numbers to log."""
-        return self.learn(batch, self.credit(batch), costs)
+        advantages, numbers = self.token_advantages(batch, costs)
+        return numbers | self.learn(batch, advantages, costs)
 
 
 def main(words: Sequence[str] | None = None) -> int:

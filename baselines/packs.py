@@ -48,6 +48,10 @@ class Row:
                 f"expected a row sampled at a temperature above 0, got {self.temperature}: nothing was sampled"
             )
 
+    def first(self, tokens: int) -> Row:
+        """Its beginning."""
+        return Row(self.ids[:tokens], self.mask[:tokens], self.temperature)
+
 
 def rows_of(segments: Sequence[Segment]) -> list[Row]:
     """One row for each segment.

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from agentgym.errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -32,12 +34,17 @@ class Ranks:
         size: how many there are.
         device: where this process computes.
         sharded: whether models are divided.
+
+    Raises:
+        UsageError: no GPU where one is asked for.
     """
 
     def __init__(self, device: str = "auto", *, shard: bool = False) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.size = int(os.environ.get("WORLD_SIZE", "1"))
         kind = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise UsageError("expected a GPU for --device cuda, but torch sees none here; give --device cpu")
         if kind == "cuda" and self.size > 1:
             kind = f"cuda:{os.environ['LOCAL_RANK']}"
             torch.cuda.set_device(kind)

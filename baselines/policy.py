@@ -17,8 +17,8 @@ from torch import Tensor
 from agentgym.errors import UsageError
 from agentgym.trajectory.records import Trajectory
 from baselines import checkpoints, sharding
-from baselines.actor import Actor, Pack
-from baselines.flags import RunArgs
+from baselines.actor import Actor, Pack, Row
+from baselines.flags import RunArgs, check_numbers
 from baselines.losses import importance_weights, kl, merge_stats, policy_loss
 from baselines.metrics import Costs
 from baselines.parallel import Ranks
@@ -61,34 +61,39 @@ class PolicyArgs(RunArgs):
     mismatch_high: float = 2.0
     """With --mismatch: largest weight."""
 
+    def check(self) -> None:
+        """See `RunArgs.check`."""
+        super().check()
+        check_numbers(self, "clip_low clip_high kl_coef entropy_coef mismatch_high reduce_constant")
 
-class PolicyLearner:
-    """A model that samples and learns.
+
+class Learner:
+    """A model that samples and learns, with its optimizer, divided among processes where that is asked for.
 
     Args:
-        args: see `PolicyArgs`.
+        args: see `RunArgs`.
         ranks: the processes of the run.
+        reference: the weights of the beginning are needed later.
 
     Attributes:
+        any_data: with `--data`, it learns also from what other weights sampled, whatever their age.
         actor: the model.
         models: every model there is, the actor's first.
         optimizer: of its weights.
         updates: batches learnt from.
     """
 
-    def __init__(self, args: PolicyArgs, ranks: Ranks) -> None:
-        if args.old == "sampled" and args.mismatch != "none":
-            raise UsageError("--mismatch weighs rescored log-probs, and --old sampled takes none")
-        if (args.reduce_constant is not None) != (args.reduce == "constant"):
-            raise UsageError("expected --reduce-constant TOKENS with --reduce constant, and only there")
+    any_data = False
+
+    def __init__(self, args: RunArgs, ranks: Ranks, *, reference: bool = False) -> None:
         self.ranks = ranks
-        self.settings = args
+        self.run_args = args
         self.actor = Actor(
             args.model,
             device=str(ranks.device),
             autocast=args.autocast,
             lora_rank=args.lora_rank,
-            reference=args.kl_coef > 0,
+            reference=reference,
             max_tokens=args.pack_tokens,
             seed=args.seed,
             max_batch=args.batch,
@@ -109,7 +114,7 @@ class PolicyLearner:
 
     def _adamw(self, parameters: Sequence[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
         groups = sharding.groups(parameters)
-        return torch.optim.AdamW(groups, lr, weight_decay=self.settings.weight_decay, fused=True)
+        return torch.optim.AdamW(groups, lr, weight_decay=self.run_args.weight_decay, fused=True)
 
     def whole(self) -> AbstractContextManager[None]:
         """All weights in every process, where they are divided."""
@@ -117,7 +122,42 @@ class PolicyLearner:
 
     def sample(self, rollouts: Rollouts) -> list[Trajectory]:
         """Play a batch."""
-        return rollouts.play(self.settings.groups)
+        return rollouts.play(self.run_args.groups)
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizer, number of updates."""
+        return {
+            "model": checkpoints.weights(self.actor.model),
+            "optimizer": sharding.optimizer_state(self.optimizer),
+            "updates": self.updates,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state`."""
+        checkpoints.load_weights(self.actor.model, state["model"])
+        sharding.load_optimizer(self.optimizer, state["optimizer"])
+        self.updates = state["updates"]
+
+
+class PolicyLearner(Learner):
+    """What policy gradients have in common.
+
+    Args:
+        args: see `PolicyArgs`.
+        ranks: the processes of the run.
+    """
+
+    def __init__(self, args: PolicyArgs, ranks: Ranks) -> None:
+        if args.old == "sampled" and args.mismatch != "none":
+            raise UsageError("--mismatch weighs rescored log-probs, and --old sampled takes none")
+        if args.data is not None and args.mismatch != "none":
+            raise UsageError(
+                "--mismatch is for weights that play; with --data, ratios are to the recorded log-probs"
+            )
+        if (args.reduce_constant is not None) != (args.reduce == "constant"):
+            raise UsageError("expected --reduce-constant TOKENS with --reduce constant, and only there")
+        self.settings = args
+        super().__init__(args, ranks, reference=args.kl_coef > 0)
 
     def learn(
         self,
@@ -145,14 +185,14 @@ class PolicyLearner:
         args = self.settings
         advantages, sampled = batch.on_tokens(credit), batch.on_tokens(batch.sampled)
         numbers: dict[str, Any] = {"advantage": advantages, "sampled": sampled, **more}  # by segment, (M_k,)
-        if args.old == "sampled":
+        if args.old == "sampled" or (args.data is not None and not self.any_data):
             numbers["old"] = sampled
         elif (
             args.epochs * args.minibatches > 1
         ):  # with a single step the weights in training are those that sampled
-            numbers["old"] = self._rescore(batch)
+            numbers["old"] = self.rescore(batch.rows)
         if args.kl_coef:
-            numbers["first"] = self._rescore(batch, reference=True)
+            numbers["first"] = self.rescore(batch.rows, reference=True)
         # A segment whose advantages are all 0 has no gradient, so it is not run; the weights below count it still.
         run_all = bool(args.kl_coef or args.entropy_coef or beside)
         useful = {k for k, advantage in enumerate(advantages) if run_all or advantage.any()}
@@ -228,24 +268,10 @@ class PolicyLearner:
             stats["kl_reference"] = kl(logp.detach(), tokens["first"], "k3").mean().item()
         return loss, stats
 
-    def _rescore(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
-        """Per segment (M_k,), log-probs under the present weights, or under those of the beginning."""
-        mine = self.ranks.part([len(row.ids) for row in batch.rows])
+    def rescore(self, rows: Sequence[Row], *, reference: bool = False) -> list[Tensor]:
+        """Per row (M_k,), log-probs of its trainable tokens under the present weights, or those of the beginning."""
+        mine = rows[self.ranks.part([len(row.ids) for row in rows])]
         with self.whole():
-            scored, _ = self.actor.score(batch.rows[mine], reference=reference, entropy=False)
-        sizes = [int(mask.sum()) for mask in batch.masks[mine]]
+            scored, _ = self.actor.score(mine, reference=reference, entropy=False)
+        sizes = [int(row.mask.sum()) for row in mine]
         return self.ranks.gather(scored.cpu().split(sizes) if sizes else ())
-
-    def state(self) -> dict[str, Any]:
-        """Weights, optimizer, number of updates."""
-        return {
-            "model": checkpoints.weights(self.actor.model),
-            "optimizer": sharding.optimizer_state(self.optimizer),
-            "updates": self.updates,
-        }
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state`."""
-        checkpoints.load_weights(self.actor.model, state["model"])
-        sharding.load_optimizer(self.optimizer, state["optimizer"])
-        self.updates = state["updates"]

@@ -36,7 +36,7 @@ from agentgym.credit import LengthAdaptive, add_reward, segment_gae, value_metri
 from agentgym.errors import UsageError
 from baselines import checkpoints, sharding
 from baselines.actor import Critic, Pack
-from baselines.flags import arguments
+from baselines.flags import arguments, check_numbers, check_whole
 from baselines.losses import value_loss
 from baselines.metrics import Costs
 from baselines.parallel import Ranks
@@ -69,8 +69,8 @@ class Args(PolicyArgs):
     bootstrap: Literal["truncated", "never"] = "truncated"
     """Where a limit cut an episode off, count the value of its last state, or nothing: never says that running out
     of turns is a failure like any other."""
-    sub_agents: Literal["team", "own"] = "team"
-    """What a sub-agent's chain is paid: the trajectory's return, or only what its own steps brought."""
+    sub_agents: Literal["team", "own", "both"] = "team"
+    """What a sub-agent's chain is paid: the trajectory's return, only what it earned by itself, or both, added up."""
     whiten: bool = False
     """Bring the batch's advantages to mean 0 and deviation 1."""
 
@@ -87,6 +87,18 @@ class Args(PolicyArgs):
     warmup: int = 0
     """The first so many updates train the critic alone."""
 
+    def check(self) -> None:
+        """See `RunArgs.check`."""
+        super().check()
+        check_whole(self, "warmup", least=0)
+        check_whole(self, "critic_epochs", least=1)
+        check_numbers(self, "critic_lr value_coef")
+        check_numbers(self, "gamma lam returns_lam", most=1)
+        if self.critic == "shared" and (self.critic_epochs > 1 or self.warmup):
+            raise UsageError(
+                "--critic-epochs and --warmup need a critic that can be trained alone: --critic copy"
+            )
+
 
 class PPO(PolicyLearner):
     """A policy and its critic.
@@ -101,10 +113,6 @@ class PPO(PolicyLearner):
     """
 
     def __init__(self, args: Args, ranks: Ranks) -> None:
-        if args.critic == "shared" and (args.critic_epochs > 1 or args.warmup):
-            raise UsageError(
-                "--critic-epochs and --warmup need a critic that can be trained alone: --critic copy"
-            )
         self.args = args
         super().__init__(args, ranks)
         self.lam = args.lam if args.adaptive_lam is None else LengthAdaptive(args.adaptive_lam)
@@ -158,7 +166,7 @@ class PPO(PolicyLearner):
                 lam=self.lam,
                 returns_lam=args.returns_lam,
                 # A sub-agent was done before the end; what its pay, the team's return, lacks is what the lead's lacks.
-                bootstrap=ends.get(rollout, 0.0) if leads or args.sub_agents == "team" else 0.0,
+                bootstrap=ends.get(rollout, 0.0) if leads or args.sub_agents != "own" else 0.0,
                 decay_length=args.decay_length,
             )
             for k, advantage, target in zip(chain, *credit, strict=True):
@@ -176,9 +184,11 @@ class PPO(PolicyLearner):
         """Per segment (T_k,): what was paid, and to a sub-agent's chain what its trajectory brought."""
         rewards, masks = batch.rewards, batch.masks
         for chain, n, leads in batch.chains:
-            if self.args.sub_agents == "team" and not leads:
-                missing = float(batch.returns[n]) - sum(float(rewards[k].sum()) for k in chain)
-                paid = add_reward([rewards[k] for k in chain], [masks[k] for k in chain], missing)
+            if self.args.sub_agents != "own" and not leads:
+                more = float(batch.returns[n])
+                if self.args.sub_agents == "team":
+                    more -= sum(float(rewards[k].sum()) for k in chain)
+                paid = add_reward([rewards[k] for k in chain], [masks[k] for k in chain], more)
                 for k, row in zip(chain, paid, strict=True):
                     rewards[k] = row
         return rewards

@@ -76,7 +76,17 @@ class Batch:
 
     @property
     def sampled(self) -> list[Array]:
-        """Per segment, (T_k,), log-probs under the distribution that was sampled from; 0 at masked tokens."""
+        """Per segment, (T_k,), log-probs under the distribution that was sampled from; 0 at masked tokens.
+
+        Raises:
+            UsageError: a segment has none.
+        """
+        for segment, n in zip(self.segments, self.rollouts, strict=True):
+            if not segment.logprobs:
+                raise UsageError(
+                    f"episode {self.trajectories[n].id}: expected log-probs of its tokens, got none; a model here "
+                    "tells them at a temperature above 0, one behind a server at 1"
+                )
         return [np.asarray(segment.logprobs) for segment in self.segments]
 
     def on_tokens(self, per_segment: Sequence[Array]) -> list[Tensor]:
@@ -179,6 +189,8 @@ class Rollouts:
         episode_timeout: seconds an episode may take; None: any.
 
     Attributes:
+        env: as it was asked for; every trajectory has it in ``extra["env"]``.
+        pool: the environment's tasks, by environment as it was asked for and id.
         position: groups played so far; with the seed all there is to know.
         played: what `play` returned since somebody emptied this list.
     """
@@ -196,6 +208,7 @@ class Rollouts:
         workers: int = 64,
         episode_timeout: float | None = None,
     ) -> None:
+        self.env = env
         self.policy = policy
         self.seed = seed
         self.group_size = group_size
@@ -212,7 +225,9 @@ class Rollouts:
             if stack.get("compact") is not None:  # whether a budget holds the task shows at a reset
                 probe.reset(seed=seed)
             inner = probe.unwrapped
-            self.tasks = [task.id for task in inner.task_pool] if isinstance(inner, AgentEnv) else []
+            listed = inner.task_pool if isinstance(inner, AgentEnv) else ()
+            self.pool = {(env, task.id): task for task in listed}
+            self.tasks = [task.id for task in listed]
 
     def play(self, groups: int) -> list[Trajectory]:
         """The next `groups` groups, ``groups * group_size`` trajectories in order."""
@@ -234,6 +249,8 @@ class Rollouts:
                 lockstep=True,
             )
         self.position += groups
+        for trajectory in played:
+            trajectory.extra["env"] = self.env
         everybody = self._ranks.gather(played)
         self.played += everybody
         return everybody
@@ -244,3 +261,50 @@ class Rollouts:
         if self._order == "listed":
             return self.tasks[at]
         return self.tasks[int(np.random.default_rng((self.seed, 2, epoch)).permutation(len(self.tasks))[at])]
+
+
+class Mixture(Rollouts):
+    """Several environments in turn: with E of them, group n is of environment n % E.
+
+    Each environment goes through its own tasks, so one that has few repeats them more often.
+
+    Args:
+        parts: how each is played, by what it is called; of equal group size.
+    """
+
+    def __init__(self, parts: Mapping[str, Rollouts]) -> None:
+        self._parts = parts
+        self.env = ", ".join(parts)
+        first = next(iter(parts.values()))
+        self.seed, self.group_size = first.seed, first.group_size
+        self.pool = {(name, id): task for name, part in parts.items() for (_, id), task in part.pool.items()}
+        self.position = 0
+        self.played = []
+
+    @property
+    def policy(self) -> Policy:
+        """Who plays, everywhere."""
+        return next(iter(self._parts.values())).policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        for part in self._parts.values():
+            part.policy = policy
+
+    def play(self, groups: int) -> list[Trajectory]:
+        """The next `groups` groups."""
+        size, stop = len(self._parts), self.position + groups
+        found: list[Trajectory] = []
+        for at, (name, part) in enumerate(self._parts.items()):
+            part.position = -(
+                (at - self.position) // size
+            )  # numbers below the position that are `at` modulo size
+            for trajectory in part.play(-((at - stop) // size) - part.position):
+                trajectory.id = f"{name}: {trajectory.id}"
+                trajectory.extra["env"] = name
+                trajectory.extra["group"] = trajectory.extra["group"] * size + at
+                found.append(trajectory)
+        self.position = stop
+        found.sort(key=lambda trajectory: int(trajectory.extra["group"]))
+        self.played += found
+        return found

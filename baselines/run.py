@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import resource
 import time
 import warnings
@@ -36,20 +37,23 @@ from agentgym.trajectory.store import TrajectoryStore
 from agentgym.version import __version__
 from baselines import checkpoints
 from baselines.actor import Actor
-from baselines.flags import RunArgs
+from baselines.flags import RunArgs, worlds
 from baselines.logs import Logs
 from baselines.metrics import Costs, check_truncation, evaluation_metrics, rollout_metrics
 from baselines.parallel import Ranks
-from baselines.rollouts import Batch, Rollouts, batch_of
+from baselines.recorded import open_data
+from baselines.rollouts import Batch, Mixture, Rollouts, batch_of
 
 A = TypeVar("A", bound=RunArgs)
-_MAY_CHANGE = {"steps", "wandb", "trackio"}  # between a run and its continuation
+# What may differ between a run and its continuation: nothing that an update depends on.
+_MAY_CHANGE = {"out", "steps", "checkpoint_every", "keep_checkpoints", "keep_rollouts", "wandb", "trackio"}
 
 
 class Algorithm(Protocol):
     """What `train` needs of an algorithm."""
 
     actor: Actor
+    any_data: bool  # learns also from tokens that other weights sampled, whatever their age
 
     def whole(self) -> AbstractContextManager[None]:
         """All weights in every process, where they are divided: for sampling."""
@@ -84,13 +88,16 @@ class Run:
         self.args = args
         self.folder = Path(args.out)
         self.config = {"algorithm": name, "agentgym": __version__} | dataclasses.asdict(args)
-        require(args.env)  # what takes no time to find out is told before a model is loaded
+        for world in worlds(args):
+            require(world.id)  # what takes no time to find out is told before a model is loaded
         checkpoints.check_config(self.folder, self.config, _MAY_CHANGE)
         checkpoint = checkpoints.latest(self.folder)
         self.ranks = Ranks(args.device, shard=args.shard)
         torch.manual_seed(args.seed)
         self.algorithm = build(args, self.ranks)
         self.rollouts = self._rollouts(self.algorithm.actor.policy, args.seed, group_size=args.group_size)
+        if args.data is not None:
+            self.rollouts = open_data(args, self.rollouts, self.algorithm)
         self.held_out = None
         if args.eval_every:
             actor = self.algorithm.actor
@@ -104,22 +111,25 @@ class Run:
                 autocast=args.autocast,
                 stop=args.stop,
             )
-            self.held_out = self._rollouts(self.judge, args.seed + 1, split=args.eval_split, order="listed")
+            self.held_out = self._rollouts(self.judge, args.seed + 1, evaluating=True, order="listed")
         self.costs = Costs()
         self.step = 0
         self._cpu_seconds = 0.0  # of the processes before this one
         if checkpoint is not None:
             self._resume(checkpoints.load(checkpoint))
-        if self.ranks.first:  # nothing is left behind by a command that could not begin
-            checkpoints.write_config(self.folder, self.config)
+        # Nothing is left behind by a command that could not begin.
+        self._claim = checkpoints.claim(self.folder, self.config) if self.ranks.first else None
 
-    def _rollouts(self, policy: HFPolicy, seed: int, *, split: str | None = None, **how: Any) -> Rollouts:
+    def _rollouts(self, policy: HFPolicy, seed: int, *, evaluating: bool = False, **how: Any) -> Rollouts:
         args = self.args
-        stack = args.stack.keywords(f"hf:{args.model}")
-        if split is not None:
-            stack["env_kwargs"] |= {"split": split}
         how |= {"workers": args.workers, "episode_timeout": args.episode_timeout}
-        return Rollouts(args.env, stack, policy, self.ranks, seed=seed, **how)
+        parts = {}
+        for world in worlds(args):
+            stack = world.stack.keywords(f"hf:{args.model}")
+            if evaluating:
+                stack["env_kwargs"] |= {"split": world.eval_split}
+            parts[world.name] = Rollouts(world.id, stack, policy, self.ranks, seed=seed, **how)
+        return Mixture(parts) if args.also else parts[args.env]
 
     def train(self) -> None:
         """Play, learn and evaluate until there were `args.steps` updates."""
@@ -145,13 +155,20 @@ class Run:
             logs.close()
         self.ranks.wait()
 
+    def close(self) -> None:
+        """Let others have the folder, and take leave of the other processes."""
+        if self._claim is not None:
+            os.close(self._claim)
+        self.ranks.close()
+
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _learn(self) -> dict[str, float]:
         """Play a batch and learn from it."""
         args, began, cpu = self.args, time.perf_counter(), time.process_time()
         before = dataclasses.replace(self.costs)
-        # A run that goes on from a checkpoint has nothing in its caches, so one that was never stopped has not either.
+        # A run that goes on from a checkpoint remembers no conversation, so one that was never stopped does not either.
+        self.algorithm.actor.policy.forget()
         self.algorithm.actor.policy.weights_changed(str(self.step))
         self.rollouts.played = []
         with self.algorithm.whole():
@@ -187,7 +204,7 @@ class Run:
         self.held_out.position = 0
         with self.algorithm.whole():
             trajectories = self.held_out.play(self.args.eval_episodes)
-        self.judge.weights_changed(str(self.step))  # its caches are memory that training can use
+        self.judge.forget()  # memory that training can use
         self._keep("eval", trajectories)
         return evaluation_metrics(trajectories)
 
@@ -255,7 +272,8 @@ def train(args: A, name: str, build: Callable[[A, Ranks], Algorithm]) -> int:
     """
     try:
         run = Run(args, name, build)
-        run.train()
+        with contextlib.closing(run):
+            run.train()
     except KeyboardInterrupt:
         path = checkpoints.latest(Path(args.out))
         kept = f"the same command goes on from {path}" if path else "there was no checkpoint yet"
@@ -264,7 +282,6 @@ def train(args: A, name: str, build: Callable[[A, Ranks], Algorithm]) -> int:
         print(
             f"wrote {args.out}/model, {args.out}/metrics.jsonl\ntensorboard --logdir {args.out}/tensorboard"
         )
-    run.ranks.close()
     return console.OK
 
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention.bias import causal_lower_right
 
 from agentgym.errors import UsageError
 
@@ -46,23 +45,31 @@ class Plan(Protocol):
 def causal(query: Tensor, key: Tensor, value: Tensor, options: Options) -> Tensor:
     """Causal attention of the last Q tokens of a sequence of K; query is (1, heads, Q, d), key (1, kv heads, K, d)."""
     queries, keys = query.shape[2], key.shape[2]
-    if options.window is None or options.window >= keys:
-        mask: Any = causal_lower_right(queries, keys)
-    else:
-        behind = torch.arange(keys - queries, keys, device=query.device)[:, None] - torch.arange(
-            keys, device=query.device
-        )  # (Q, K): how far each key lies behind each query
-        mask = (behind >= 0) & (behind < options.window)
+    windowed = options.window is not None and options.window < keys
+    mask: Any = None
+    if windowed or queries not in (1, keys):
+        mask = _lower_right(queries, keys, options.window if windowed else None, query.device)
     attended: Tensor = functional.scaled_dot_product_attention(
         query,
         key,
         value,
         attn_mask=mask,
+        is_causal=mask is None and queries > 1,
         dropout_p=options.dropout,
         scale=options.scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return attended
+
+
+def _lower_right(queries: int, keys: int, window: int | None, device: torch.device) -> Any:
+    """Which keys the last `queries` tokens of a sequence attend to: up to themselves, the last `window` of these."""
+    if window is None and device.type == "cuda":  # a form that fast kernels take without a mask in memory
+        from torch.nn.attention.bias import causal_lower_right  # imports the compiler, which takes seconds
+
+        return causal_lower_right(queries, keys)
+    behind = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
+    return (behind >= 0) if window is None else (behind >= 0) & (behind < window)  # (Q, K)
 
 
 class Tree:

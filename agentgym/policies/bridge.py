@@ -134,6 +134,10 @@ class Bridge:
         while len(self._held) > _MOST_HELD:
             self._held.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget all replies."""
+        self._held.clear()
+
     def _find(self, digest: Any, conversation: Conversation) -> _Held | None:
         twins = self._held.get(digest.digest())
         if not twins:

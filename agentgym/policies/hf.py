@@ -176,6 +176,8 @@ class HFPolicy(Policy):
     def weights_changed(self, version: str) -> None:
         """Say that the model's weights are others now: what was computed with the old ones is forgotten.
 
+        Not the ids that conversations hold: whoever is in the middle of one goes on from what was sampled.
+
         Args:
             version: of the new weights, for the replies to come.
         """
@@ -183,10 +185,15 @@ class HFPolicy(Policy):
             self.version = version
             self._cache.clear()
 
-    def close(self) -> None:
-        """Forget what was kept."""
+    def forget(self) -> None:
+        """Forget all conversations: their ids, and what was computed for them."""
         with self._lock:
             self._cache.clear()
+            self._bridge.clear()
+
+    def close(self) -> None:
+        """Forget what was kept."""
+        self.forget()
 
     def _prompt(self, conversation: Conversation) -> Prompt:
         return self._bridge.prompt(conversation, self.context - self.max_new_tokens)

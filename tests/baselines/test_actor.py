@@ -191,7 +191,7 @@ def loaded(tmp_path_factory):
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
-                parameter.mul_(12)  # far from uniform, so that a wrong log-prob shows
+                parameter.mul_(2)  # far from uniform, so that a wrong log-prob shows
     return model, tokenizer
 
 

@@ -1,8 +1,10 @@
 """The loop around every trainer: resuming, settings, logs, loud failures."""
 
 import json
+import os
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +103,12 @@ def test_only_an_equal_run_goes_on(train, word_model, tmp_path):
         train("grpo", *words, *out, "--steps", 2, "--lr", 0.1)
     with pytest.raises(UsageError, match="another algorithm: 'grpo', not 'ppo'"):
         train("ppo", *words, *out, "--steps", 2)
+    with pytest.raises(UsageError, match=r"another max_turns: None, not 4; give"):
+        train("grpo", *words, *out, "--steps", 2, "--max-turns", 4)
+    moved = tmp_path / "moved"
+    (tmp_path / "run").rename(moved)
+    assert len(train("grpo", *words, "--out", moved, "--steps", 2, "--checkpoint-every", 1)) == 2
+    out = ["--out", moved]
     with pytest.raises(UsageError, match="holds 2 updates already"):
         train("grpo", *words, *out, "--steps", 1)
     (tmp_path / "full").mkdir()
@@ -120,6 +128,52 @@ def test_a_command_that_cannot_begin_leaves_nothing(train, word_model, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_came_to_no_checkpoint_begins_anew_under_other_settings(train, word_model, tmp_path):
+    words = [
+        *WORD,
+        "--model",
+        word_model,
+        "--groups",
+        2,
+        "--group-size",
+        8,
+        "--eval-every",
+        0,
+        "--out",
+        tmp_path,
+    ]
+    with pytest.raises(InfrastructureError, match="diverged"):
+        train("grpo", *words, "--lr", 1e30, "--steps", 5)
+    assert (tmp_path / "config.json").exists()
+    told = train("grpo", *words, "--lr", 1e-3, "--steps", 1)
+    assert [line["step"] for line in told] == [0]
+
+
+def test_one_process_at_a_time_has_a_run_s_folder(train, word_model, tmp_path):
+    words = [*WORD, "--model", word_model, "--groups", 2, "--group-size", 8, "--eval-every", 0, "--steps", 1]
+    held = checkpoints.claim(tmp_path / "run", {"any": 1})
+    with pytest.raises(UsageError, match=r"another process is training in .*run; wait for it"):
+        train("grpo", *words, "--out", tmp_path / "run")
+    os.close(held)
+    train("grpo", *words, "--out", tmp_path / "run")
+    train("grpo", *words, "--out", tmp_path / "run", "--steps", 2)  # the end of a run lets go of it
+    with pytest.raises(UsageError, match="cannot write a run into /dev/null/run: Not a directory"):
+        checkpoints.claim(Path("/dev/null/run"), {})
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    checkpoints.save(tmp_path, 1, {"step": 1}, keep=2)
+
+    def full(state, path):
+        path.write_bytes(b"half")
+        raise RuntimeError("unexpected pos 48768 vs 48656")  # what torch says of a full disk
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(InfrastructureError, match=r"step-000002\.pt \(unexpected pos"):
+        checkpoints.save(tmp_path, 2, {"step": 2}, keep=2)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001.pt"]
+
+
 def test_a_run_s_folder(train, word_model, tmp_path):
     words = [*WORD, "--model", word_model, "--groups", 2, "--group-size", 8, "--eval-every", 1]
     train("grpo", *words, "--steps", 2, "--checkpoint-every", 1, "--keep-checkpoints", 1, "--out", tmp_path)
@@ -135,17 +189,44 @@ def test_a_run_s_folder(train, word_model, tmp_path):
     assert tokenizer.decode(tokenizer.encode("Say red, green.")) == "Say red, green."
 
 
-def test_flags_are_checked():
-    with pytest.raises(UsageError, match="--group-size to be a whole number >= 1, got 0"):
-        flags("grpo", *WORD, "--out", "x", "--group-size", 0)
-    with pytest.raises(UsageError, match="--temperature > 0"):
-        flags("grpo", *WORD, "--out", "x", "--temperature", 0)
-    with pytest.raises(UsageError, match=r"see python -m baselines\.grpo --help"):
-        flags("grpo", *WORD, "--out", "x", "--group-sise", 2)
+@pytest.mark.parametrize(
+    ("trainer", "bad", "said"),
+    [
+        ("grpo", "--group-size 0", "--group-size to be a whole number >= 1, got 0"),
+        ("grpo", "--seed -1", "--seed to be a whole number >= 0, got -1"),
+        ("grpo", "--lr -1", r"--lr to be a finite number >= 0, got -1\.0"),
+        ("grpo", "--lr nan", "--lr to be a finite number >= 0, got nan"),
+        ("grpo", "--temperature 0", "--temperature > 0"),
+        ("grpo", "--group-sise 2", r"see python -m baselines\.grpo --help"),
+        ("grpo", "--group-size 1", "grpo compares siblings, and --group-size 1 has none"),
+        ("grpo", "--overlong-limit 5", "--overlong-limit and --overlong-cache together"),
+        (
+            "grpo",
+            "--overlong-limit 5 --overlong-cache 9",
+            "--overlong-cache <= --overlong-limit, got 9 and 5",
+        ),
+        ("grpo", "--step-weight 1 --step-gamma 1.5", r"--step-gamma to be a number from 0 to 1, got 1\.5"),
+        ("ppo", "--lam 1.5", r"--lam to be a number from 0 to 1, got 1\.5"),
+        ("ppo", "--critic-epochs 0", "--critic-epochs to be a whole number >= 1, got 0"),
+        ("ppo", "--critic shared --warmup 3", "--critic copy"),
+    ],
+)
+def test_flags_are_checked_before_anything_is_loaded(trainer, bad, said):
+    with pytest.raises(UsageError, match=said):
+        flags(trainer, *WORD, "--out", "x", *bad.split())
+
+
+def test_one_rollout_a_task_is_enough_without_siblings():
+    alone = flags("grpo", *WORD, "--out", "x", "--group-size", 1, "--estimator", "reinforce")
+    assert alone.group_size == 1
     with pytest.raises(UsageError, match="--reduce-constant"):
         grpo.GRPO(flags("grpo", *WORD, "--out", "x", "--reduce", "constant"), Ranks("cpu"))
-    with pytest.raises(UsageError, match="--critic copy"):
-        ppo.PPO(flags("ppo", *WORD, "--out", "x", "--critic", "shared", "--warmup", 3), Ranks("cpu"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_told():
+    with pytest.raises(UsageError, match="torch sees none here"):
+        Ranks("cuda")
 
 
 @pytest.mark.parametrize("module", [grpo, ppo])

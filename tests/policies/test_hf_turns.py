@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentgym import UsageError
 from agentgym.errors import InfrastructureError
-from agentgym.messages import assistant, system, user
+from agentgym.messages import assistant, system, to_openai, user
 from agentgym.policies import make_policy
 from agentgym.rollout import collect
 from agentgym.trajectory.segments import SegmentBuilder
@@ -167,6 +167,21 @@ def test_new_weights_forget_the_old(make, loaded):
         tested.act([conversation])
     with pytest.raises(UsageError, match="a model with its tokenizer or neither"):
         HFPolicy("mine", model=model)
+
+
+def test_what_is_forgotten_is_encoded_anew(make):
+    tested = make(max_new_tokens=8)
+    conversation = (user("hello"),)
+    (first,) = tested.act([conversation], seeds=[0])
+    later = answered(conversation, first, "on")
+    held = tested.prompt_ids(later)
+    assert held[: len(first.prompt_ids) + 8] == list(first.prompt_ids + first.sampled_ids)
+    tested.forget()
+    text = tested.tokenizer.apply_chat_template(to_openai(later), tokenize=False, add_generation_prompt=True)
+    assert tested.prompt_ids(later) == tested.tokenizer.encode(text, add_special_tokens=False)
+    reused = tested.counts.reused
+    tested.act([later], seeds=[0])
+    assert tested.counts.reused == reused, "nor is anything computed for it left"
 
 
 def test_rollouts_only_append(make):
