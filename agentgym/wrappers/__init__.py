@@ -11,6 +11,7 @@ from agentgym.wrappers.compaction import ContextCompaction
 from agentgym.wrappers.delegation import Delegation
 from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
+from agentgym.wrappers.verifier_reward import VerifierReward
 
 if TYPE_CHECKING:
     from agentgym.wrappers.anti_hack import AntiHack
@@ -24,6 +25,7 @@ __all__ = [
     "PublishedPrompts",
     "RecordTrajectory",
     "TextFeatures",
+    "VerifierReward",
     "wrap_agents",
 ]
 

@@ -12,6 +12,7 @@ import gymnasium
 import pettingzoo  # type: ignore[import-untyped, unused-ignore]
 from gymnasium.envs.registration import EnvSpec
 
+from agentgym.episode import Episode, Turn
 from agentgym.errors import UsageError, nearest
 from agentgym.parallel import TextParallelEnv
 from agentgym.spaces import UnicodeText
@@ -33,7 +34,7 @@ def wrap_agents(
 
     Each agent named gets an environment of its own, a `gymnasium.Env` of texts whose `step` is that agent's part of a
     round; its wrappers are put around that. So they work as around any environment here: `ChatContext`,
-    `ContextCompaction`, `RecordTrajectory` (outermost, with a file for each agent).
+    `ContextCompaction`, `VerifierReward`, `RecordTrajectory` (outermost, with a file for each agent).
 
     Where a wrapper takes a message that is no turn of the environment (a summary that the policy itself writes), the
     others wait for that agent: the action that they gave stands, and until the round is played their info has
@@ -44,8 +45,8 @@ def wrap_agents(
     Args:
         env: one of this package.
         stacks: by agent, classes or functions that wrap; agents not named stay as they are.
-        anti_hack: one monitor in front of everybody's calls, with one memory: mode, or keywords of `AntiHack`. For
-            Team-v0, where all calls pass one chain.
+        anti_hack: a monitor in front of everybody's calls: mode, or keywords of `AntiHack`. In Team-v0, where all calls
+            pass one chain, it is one with one memory; in Review-v0 each agent has one.
 
     Raises:
         UsageError: there is no such agent, or the environment's calls pass no chain that a monitor can stand in.
@@ -66,7 +67,7 @@ def _watch(env: TextParallelEnv, keywords: dict[str, Any]) -> None:
     put = getattr(env, "wrap_base", None)
     if put is None:
         raise UsageError(
-            f"anti_hack needs calls that pass one chain, as in Team-v0; {type(env).__name__} has none"
+            f"anti_hack needs calls that pass a chain, as in Team-v0; {type(env).__name__} has none"
         )
     if keywords.get("penalty"):
         raise UsageError(f"expected no penalty: a team is paid its verdict, got {keywords['penalty']!r}")
@@ -285,9 +286,17 @@ class _Seat(gymnasium.Env[str, str]):
         self.render_mode = None
         self.spec = EnvSpec(env.metadata["name"])
         self.first: tuple[str, dict[str, Any]] = "", {}
+        self._episode: Episode | None = None
         self.heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._env = env
+
+    @property
+    def episode(self) -> Episode:
+        """The running, or the last, episode as this agent saw it; it has no workspace of its own."""
+        if self._episode is None:
+            raise gymnasium.error.ResetNeeded(f"{self.agent}: call reset() first")
+        return self._episode
 
     @property
     def system_prompt(self) -> str:
@@ -298,6 +307,7 @@ class _Seat(gymnasium.Env[str, str]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """What the agent reads first."""
+        self._episode = Episode(self._env.task, self.first[0])
         return self.first
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
@@ -307,4 +317,6 @@ class _Seat(gymnasium.Env[str, str]):
         if answer is None:
             raise _LetGo
         text, reward, terminated, truncated, info = answer
+        self.episode.turns.append(Turn(action, text, info.get("calls", ())))
+        self.episode.done = terminated
         return text, reward, terminated, truncated, info

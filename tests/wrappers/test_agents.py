@@ -173,7 +173,7 @@ def test_what_a_wrapper_raises_reaches_the_caller_and_the_next_episode_begins_an
         (lambda: wrap_agents(object(), {}), "expected a parallel environment of this package, got object"),
         (lambda: wrap_agents(team(), {}, anti_hack={"penalty": 1}), "expected no penalty"),
         (lambda: wrap_agents(team(), {}, anti_hack="watch"), "expected mode to be one of block, audit"),
-        (lambda: _unwatched(), "needs calls that pass one chain, as in Team-v0"),
+        (lambda: _unwatched(), "needs calls that pass a chain, as in Team-v0"),
         (lambda: _silent(), "expected an action of 'lead_0'"),
     ],
 )

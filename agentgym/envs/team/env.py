@@ -12,7 +12,7 @@ from agentgym.delegation import LEAD, Crew
 from agentgym.delegation.places import View, agent_env_of, layer_of
 from agentgym.delegation.roles import RoleSource
 from agentgym.episode import expect_verdict
-from agentgym.errors import InfrastructureError, UsageError, whole_number
+from agentgym.errors import InfrastructureError, UsageError, refuse_keywords, whole_number
 from agentgym.parallel import Answer, TextParallelEnv
 from agentgym.registration import require
 
@@ -109,7 +109,9 @@ class TeamEnv(TextParallelEnv):
         turn_cost: float = 0.0,
         max_cycles: int | None = None,
         render_mode: str | None = None,
+        **unknown: Any,
     ) -> None:
+        refuse_keywords(type(self), TeamEnv, unknown)
         names = [f"worker_{n}" for n in range(whole_number("workers", workers, least=1))]
         if worker_kwargs is not None and len(worker_kwargs) != workers:
             raise UsageError(f"expected worker_kwargs for {workers} workers, got {len(worker_kwargs)}")

@@ -1,7 +1,9 @@
 """Team-v0: PettingZoo's own tests, rounds, views, credit, limits, breakage, snapshots."""
 
 import functools
+import re
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -70,12 +72,25 @@ def test_pettingzoo_s_tests_pass(base, view):
         api_test(team.env(base=base, view=view), num_cycles=20)
 
 
+@pytest.mark.slow  # the monitor's rules take seconds to load
+def test_the_first_snippets_of_the_page_run():
+    page = (Path(__file__).parents[3] / "docs" / "team.md").read_text()
+    for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]:
+        exec(snippet, {})
+
+
 def test_it_lasts_as_many_rounds_as_allowed():
     max_cycles_test(team)
 
 
+def test_our_quick_probes_pass():
+    report = check("agentgym/Team-v0", only="info reset_options snapshot turn_limit pettingzoo".split())
+    assert all(probe.ok for probe in report.probes), report
+
+
+@pytest.mark.slow
 def test_our_audit_passes():
-    report = check("agentgym/Team-v0", resets=20)
+    report = check("agentgym/Team-v0", resets=50)
     assert report.ok, report
 
 
@@ -315,3 +330,8 @@ def test_bad_use_is_told(kwargs, says):
     with pytest.raises(UsageError) as told:
         TeamEnv(**({"base": "test/Store-v0"} | kwargs))
     assert says in str(told.value)
+
+
+def test_an_unknown_keyword_is_told_with_the_nearest():
+    with pytest.raises(TypeError, match=r"TeamEnv takes no keyword 'worker'\. Did you mean 'workers'"):
+        TeamEnv(worker=2)
