@@ -19,7 +19,7 @@ from agentgym.trajectory.segments import SegmentBuilder
 from agentgym.trajectory.store import jsonable
 from agentgym.trajectory.tree import left_out
 
-Rewrite: TypeAlias = Literal["compaction", "delegation", "fork"]
+Rewrite: TypeAlias = Literal["compaction", "fork"]
 
 
 @dataclass(slots=True, eq=False)
@@ -208,8 +208,8 @@ class Recorder:
             if summary is not None and not summary.continued:
                 self._set_cause(index, "compaction")
                 names.setdefault(agent, names[summary.agent] if stranger else agent)
-            elif summary is not None:
-                self._set_cause(index, "delegation" if stranger else "fork")
+            elif summary is not None and not stranger:
+                self._set_cause(index, "fork")
             if agent not in names:
                 names[agent] = next(free) if stranger else agent
         for segment in self._builder.segments:
@@ -231,7 +231,7 @@ class Recorder:
             return
         depth, parent = segment.copied_messages, self._builder.segments[segment.parent]
         told = self._steps[step].placed.conversation
-        segment.dropped = () if cause == "delegation" else left_out(parent.messages[depth:], told[depth:])
+        segment.dropped = left_out(parent.messages[depth:], told[depth:])
         for event in self._builder.events:
             if event.kind == segment.cause and event.data.get("segment") == segment.index:
                 event.kind, event.data["dropped"] = cause, len(segment.dropped)

@@ -177,7 +177,7 @@ def test_every_accepted_token_is_trained_once_and_no_other(seed, moves):
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(8, 20))
 def test_the_same_in_long_histories(seed, moves):
     play(seed, moves)

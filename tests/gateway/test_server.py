@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -388,8 +389,6 @@ def test_a_call_that_takes_too_long(serve):
 
 
 def raw_request(gateway, key, body, head=""):
-    import socket
-
     connection = socket.create_connection((gateway.host, gateway.port), timeout=30)
     lines = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{head}"
     connection.sendall(f"{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -477,6 +476,13 @@ def test_a_port_that_is_taken(serve):
     gateway = serve(Says("yes"))
     with pytest.raises(InfrastructureError, match="cannot listen on"), Gateway(Says("x"), port=gateway.port):
         pass
+
+
+def test_small_packets_are_sent_at_once(serve):
+    """Asyncio sets TCP_NODELAY on sockets that name their protocol; without it an answer waits 40 ms."""
+    gateway = serve(Says("yes"))
+    (server,) = gateway._running._server.servers
+    assert server.sockets[0].proto == socket.IPPROTO_TCP
 
 
 def test_it_stops(serve):

@@ -59,6 +59,31 @@ def test_several_calls_are_answered_in_one_message():
     assert [call.text for call in session.finish().steps[0].calls] == ["answer 0", "answer 1"]
 
 
+def test_of_equal_answers_each_stays_its_conversations():
+    """Two agents answered in equal words after other thoughts, which the program has dropped."""
+    session = make_session(policy := Says("<think>a</think>yes", "<think>b</think>yes", "on", "on"))
+    one, two = ChatProgram("s", "one"), ChatProgram("s", "two")
+    ask(session, one)
+    ask(session, two)
+    for program, sampled in ((one, "<think>a</think>yes"), (two, "<think>b</think>yes")):
+        program.rows.append({"role": "assistant", "content": "yes"})
+        program.say("go on")
+        ask(session, program)
+        assert policy.asked[-1][2] == assistant(sampled)
+
+
+def test_the_first_answer_to_a_call_is_on_record():
+    session = make_session(Says(LS, "done", "done"))
+    program = ChatProgram("s", "look")
+    body = ask(session, program)
+    for answer in ("a.txt", "b.txt"):
+        again = program.fork()
+        again.take(body, lambda i, answer=answer: answer)
+        ask(session, again)
+    (step, *_) = session.finish().steps
+    assert (step.observation, step.calls[0].text) == ("a.txt", "a.txt")
+
+
 def test_an_edited_reply_is_not_the_policys():
     session = make_session(Says("the first answer", "the second"))
     program = ChatProgram("s", "go")
@@ -144,6 +169,20 @@ def test_a_screened_block_written_in_another_way_leaves_nothing_of_the_text():
     assert program.text(ask(session, program, tools=False)) == "```bash\ntrue\n```"
 
 
+def test_of_two_equal_calls_in_a_text_nobody_can_say_which_was_screened():
+    said = []
+
+    def first(call, session):
+        said.append(call)
+        return Screened(ToolCall("bash", {"command": "true"})) if len(said) == 1 else None
+
+    call = call_text("bash", command="ls")
+    session = make_session(Says(f"Look: {call} and {call}"), screen=first)
+    program = ChatProgram("s", "go")
+    text = program.text(ask(session, program, tools=False))
+    assert text == call_text("bash", command="true") + "\n" + call
+
+
 # -- whose conversation it is --------------------------------------------------------------------------------
 
 
@@ -200,6 +239,31 @@ def test_a_quoted_reply_that_goes_on_was_no_summary():
     ]
     (event,) = [e for e in trajectory.events if e.kind == "delegation"]
     assert event.data == {"segment": 1, "parent": 0, "dropped": 0}
+
+
+def test_a_rewrite_around_a_reply_that_goes_on_is_a_fork():
+    session = make_session(Says("I shall repair the parser first.", "two", "three"))
+    program = ChatProgram("s", "the goal")
+    body = ask(session, program)
+    other = program.fork()
+    other.say("You said: I shall repair the parser first.")
+    ask(session, other)
+    program.take(body, None)
+    program.say("on")
+    ask(session, program)
+    trajectory = session.finish()
+    assert segments(trajectory) == [("policy", "start", None), ("policy", "fork", 0)]
+    assert [e.kind for e in trajectory.events if e.kind != "realign"] == ["fork"]
+
+
+def test_a_delegation_whose_first_try_fails():
+    session = make_session(Says("one", "two"))
+    parent, child = ChatProgram("same", "the goal"), ChatProgram("same", "a part of it")
+    parent.take(ask(session, parent), None)
+    pending, _ = session.begin(child.form.read(child.body()))
+    session.fail(pending, InfrastructureError("down"))
+    ask(session, child)
+    assert segments(session.finish()) == [("policy", "start", None), ("agent-1", "delegation", 0)]
 
 
 def test_a_first_try_that_fails_changes_no_cause():
@@ -313,6 +377,19 @@ def test_a_request_id_may_be_tried_again_after_a_failure():
     assert again is not pending
 
 
+def test_an_answer_that_was_lost_once_and_then_delivered_is_not_lost():
+    session = make_session(Says("one"))
+    program = ChatProgram("s", "go")
+    pending, _ = session.begin(program.form.read(program.body()))
+    session.complete(pending, session.policy.act([pending.placed.conversation], seeds=[0])[0])
+    session.lose(pending, "gone")
+    session.delivered(pending)
+    session.lose(pending, "gone")
+    trajectory = session.finish()
+    assert sampled(trajectory) == [True]
+    assert trajectory.steps[0].info == {}
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_lost_answer_is_trained_only_if_something_continues_it(goes_on):
     session = make_session(Says("one", "two"))
@@ -405,6 +482,16 @@ def test_a_failure_is_never_a_reward_unless_a_later_call_makes_it_good(error):
         trajectory = session.finish(Verdict(1.0))
         assert bool(trajectory.infrastructure_error) is not good
         assert trajectory.reward == (1.0 if good else None)
+
+
+def test_an_earlier_call_makes_no_failure_good():
+    session = make_session(policy := Says("one"))
+    one, two = ChatProgram("s", "one"), ChatProgram("s", "two")
+    first, _ = session.begin(one.form.read(one.body()))
+    second, _ = session.begin(two.form.read(two.body()))
+    session.fail(second, InfrastructureError("down"))
+    session.complete(first, policy.act([first.placed.conversation], seeds=[0])[0])
+    assert session.finish(reward=1.0).reward is None
 
 
 def test_what_belongs_to_the_policy_is_noted():
