@@ -13,19 +13,29 @@ from concurrent.futures import Future
 from resource import RLIM_INFINITY, prlimit
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox._job import Job, NeverRan
+from agentgym.sandbox._job import Job, NeverRan, encode
 from agentgym.sandbox._output import readable
 
 _DEADLINE_S = 60.0  # far more than a start or a SIGKILL takes on a loaded machine; then something is broken
 
 
 class BwrapJob(Job):
-    """A bubblewrap, held before its program until `go`."""
+    """A bubblewrap, held before its program until `go`.
+
+    Args:
+        bwrap: path of the program.
+        options: for it.
+        private: more of them, such as variables with keys: no user of this machine sees them in its list of processes.
+        argv: what it starts.
+        stdin, stdout, stderr: as for `subprocess.Popen`.
+        pass_fds: descriptors that `argv` is to have.
+    """
 
     def __init__(
         self,
         bwrap: str,
         options: Sequence[str],
+        private: Sequence[str],
         argv: Sequence[str | bytes],
         stdin: int,
         stdout: int,
@@ -34,14 +44,16 @@ class BwrapJob(Job):
     ) -> None:
         self._status, status = os.pipe()
         block, self._hold = os.pipe()
+        secret = _held_in_memory(b"\0".join(map(encode, private)))
+        control = ["--json-status-fd", str(status), "--block-fd", str(block), "--args", str(secret)]
         try:
             self.popen = subprocess.Popen(
-                [bwrap, "--json-status-fd", str(status), "--block-fd", str(block), *options, "--", *argv],
+                [bwrap, *control, *options, "--", *argv],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 env={},
-                pass_fds=(status, block, *pass_fds),
+                pass_fds=(status, block, secret, *pass_fds),
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
             )
         except BaseException:
@@ -49,8 +61,8 @@ class BwrapJob(Job):
             os.close(self._hold)
             raise
         finally:
-            os.close(status)
-            os.close(block)
+            for descriptor in (status, block, secret):
+                os.close(descriptor)
         self.stdin, self.stdout, self.stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
         self._lock = threading.Lock()
         self._said = b""
@@ -116,6 +128,15 @@ class BwrapJob(Job):
             if code is not None:
                 return int(code)
         raise NeverRan(f"bubblewrap ended with exit code {self.popen.returncode}")
+
+
+def _held_in_memory(content: bytes) -> int:
+    """A descriptor at the beginning of a nameless file."""
+    descriptor = os.memfd_create("agentgym")
+    with open(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def lower_limit(pid: int, name: int, value: int) -> None:

@@ -143,6 +143,8 @@ class Reach:
         try:
             with accepted, socket.socket() as onward:
                 onward.setblocking(False)
+                for end in (accepted, onward):  # small pieces of a stream must not wait for each other
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await asyncio.get_running_loop().sock_connect(onward, self._address)
                 async with asyncio.TaskGroup() as both:
                     both.create_task(_pass_on(accepted, onward))

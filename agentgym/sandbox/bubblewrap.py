@@ -26,6 +26,7 @@ disabled.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
@@ -40,13 +41,14 @@ from agentgym.sandbox import _cgroup, _scratch
 from agentgym.sandbox._bwrap_job import BwrapJob, lower_limit, spawner
 from agentgym.sandbox._commands import CLEAN_ENV, check_places
 from agentgym.sandbox._files import Tree
-from agentgym.sandbox._job import Job
+from agentgym.sandbox._job import Job, encode
 from agentgym.sandbox._local import LocalSandbox
 from agentgym.sandbox._reach import Address, Reach
 from agentgym.sandbox._system import AGENT, HOME, etc_files, system_folders, usr_links
 from agentgym.sandbox.base import Limits
 
 _SHM_MB = 64
+_LONGEST_VARIABLE = 128 << 10  # bytes, name and end included; Linux starts nothing with a longer one
 _USERNS = ("--unshare-user", "--disable-userns", "--uid", str(AGENT), "--gid", str(AGENT))
 # Process 1: its own words ("Killed") go nowhere, those of the program to the program's stderr. A folder that
 # does not exist is found here, since then the command fails, not the sandbox. The subshell keeps `exec` from
@@ -204,13 +206,18 @@ class BubblewrapSandbox(LocalSandbox):
     ) -> Job:
         options = [*self._mounts, "--chdir", self.workspace]
         # By option, not through the environment of bwrap, which the dynamic linker of the host would read.
+        private: list[str] = []
         for variable, text in {**self._base_env, **env}.items():
-            options += ["--setenv", variable, text]
+            if len(encode(f"{variable}={text}")) >= _LONGEST_VARIABLE:
+                raise OSError(
+                    errno.E2BIG, os.strerror(errno.E2BIG)
+                )  # else bwrap would fail to start the command
+            private += ["--setenv", variable, text]
         where = "" if cwd is None else os.path.join(self.workspace, cwd)
         program = ["bash", "--noprofile", "--norc", "-c", _INIT, "bash", where, *argv]
 
         def spawn() -> BwrapJob:
-            return BwrapJob(self._bwrap, options, program, stdin, stdout, stderr, pass_fds)
+            return BwrapJob(self._bwrap, options, private, program, stdin, stdout, stderr, pass_fds)
 
         job = spawner.call(spawn) if pass_fds else spawn()
         try:

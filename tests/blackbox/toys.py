@@ -25,7 +25,6 @@ class DeskEnv(AgentEnv):
 
     tasks = [Task(f"desk-{n}", f"Write {n} into answer.txt.", data={"n": n}) for n in (3, 5, 7)]
     default_max_turns = 12
-    secret = "/work/secret"
     _sandbox: Sandbox | None = None
 
     def begin(self, task: Task) -> str:

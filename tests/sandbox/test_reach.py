@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agentgym.errors import MissingDependency, SandboxError, UsageError
@@ -56,6 +60,15 @@ def made(backend: str) -> Sandbox:
             return make_sandbox(backend, allow_unsafe=True)
         except (MissingDependency, SandboxError) as error:
             pytest.skip(f"{backend} cannot run here: {error}")
+
+
+def command_lines() -> list[str]:
+    """Of every process of this machine, as anybody may read them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            found.append(" ".join(process.cmdline()))
+    return found
 
 
 def ask(address: tuple[str, int], text: str) -> str:
@@ -160,6 +173,22 @@ class TestBubblewrap:
     def test_an_address_that_cannot_be_had_inside(self, box: Sandbox) -> None:
         with pytest.raises(SandboxError, match=r"is to reach \('192.0.2.1', 80\) did not start: .*assign"):
             box.exec(["true"], reach=("192.0.2.1", 80))
+
+    def test_variables_are_not_in_the_list_of_processes(self, box: Sandbox) -> None:
+        """Where every user of this machine could read a key among them."""
+        key, mark = f"key-{secrets.token_hex(8)}", f"9{secrets.randbelow(10**8):08d}"
+        thread = threading.Thread(target=box.exec, args=(f"sleep {mark}",), kwargs={"env": {"KEY": key}})
+        thread.start()
+        while f"sleep {mark}" not in (listed := [words for words in command_lines() if mark in words]):
+            time.sleep(0.02)
+        box.close()
+        thread.join()
+        assert not [words for words in listed if key in words]
+
+    def test_a_variable_too_long_for_the_kernel_fails_the_command(self, box: Sandbox) -> None:
+        assert box.exec("echo ${#LONG}", env={"LONG": "x" * 131_000}).stdout == "131000\n"
+        result = box.exec("true", env={"LONG": "x" * 131_072})
+        assert (result.exit_code, result.stderr) == (126, "bash: Argument list too long\n")
 
     def test_more_of_the_host_is_shown_for_a_while(self, box: Sandbox, tmp_path: Path) -> None:
         (tmp_path / "note").write_text("hello")
