@@ -44,7 +44,7 @@ class BwrapJob(Job):
     ) -> None:
         self._status, status = os.pipe()
         block, self._hold = os.pipe()
-        secret = _held_in_memory(b"\0".join(map(encode, private)))
+        secret = _held_in_memory(b"".join(encode(word) + b"\0" for word in private))  # the last may be empty
         control = ["--json-status-fd", str(status), "--block-fd", str(block), "--args", str(secret)]
         try:
             self.popen = subprocess.Popen(

@@ -137,13 +137,16 @@ class CommandSandbox(Sandbox):
         pass_fds: tuple[int, ...] = (),
     ) -> tuple[int, bool]:
         """Run a program to its end; exit code, and whether time ran out."""
-        if any("\0" in word for word in argv):
+        variables = {**self._env, **(env or {})}
+        if any(
+            "\0" in word for word in (*argv, *variables, *variables.values())
+        ):  # it would begin a word of its own
             err.add(b"a command cannot hold a NUL byte\n")
             return 126, False
         try:
             job = self._track(
                 [encode(word) for word in argv],
-                env={**self._env, **(env or {})},
+                env=variables,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,

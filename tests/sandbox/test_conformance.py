@@ -45,6 +45,15 @@ class TestExec:
         box.write("data", "x")
         assert box.exec(["./data"]).exit_code == 126
 
+    def test_a_variable_may_be_empty(self, box: Sandbox) -> None:
+        assert box.exec('echo "[${X-unset}]"', env={"X": ""}).stdout == "[]\n"
+
+    def test_a_variable_is_one_word(self, box: Sandbox) -> None:
+        """Where variables are handed over as a list of words, a NUL would begin another word, even an option."""
+        for env in ({"X": "a\0--ro-bind\0/\0/host"}, {"X\0a\0--ro-bind\0/\0/host": ""}):
+            assert box.exec("ls -d /host", env=env).exit_code == 126
+        assert box.exec("ls -d /host").exit_code == 2
+
     def test_streams_are_apart(self, box: Sandbox) -> None:
         result = box.exec("echo out; echo err >&2")
         assert (result.stdout, result.stderr) == ("out\n", "err\n")
