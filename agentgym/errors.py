@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Collection, Iterable
 
 
@@ -69,6 +70,20 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"expected {name} to be a whole number >= {least}, got {value!r:.60}")
     return value
+
+
+def real_number(name: str, value: object, *, least: float, most: float = math.inf) -> float:
+    """`value` as a float, if it is a finite number from `least` to `most`.
+
+    Raises:
+        UsageError: it is not; says what came.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UsageError(f"expected {name} to be a finite number, got {value!r:.60}")
+    if not least <= value <= most:
+        bounds = f">= {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise UsageError(f"expected {name} {bounds}, got {value!r:.60}")
+    return float(value)
 
 
 def nearest(word: object, known: Iterable[object], *, limit: int = 3) -> str:

@@ -274,11 +274,10 @@ class TextParallelEnv(pettingzoo.ParallelEnv[str, dict[str, str], str]):  # type
         return agent
 
     def _expect_actions(self, actions: Mapping[str, str], idle: Set[str]) -> dict[str, str]:
-        unknown = actions.keys() - set(self.agents)
-        if unknown:
-            raise UsageError(
-                f"expected actions of {', '.join(self.agents)}; got one of {sorted(unknown)[0]!r}"
-            )
+        if not isinstance(actions, Mapping):
+            raise UsageError(f"expected a mapping from agents to texts, got {actions!r:.60}")
+        if unknown := [agent for agent in actions if agent not in self.agents]:
+            raise UsageError(f"expected actions of {', '.join(self.agents)}; got one of {unknown[0]!r:.60}")
         written: dict[str, str] = {}
         for agent in self.agents:
             action = actions.get(agent)

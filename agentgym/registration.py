@@ -173,6 +173,8 @@ def require(env_id: str) -> None:
         UsageError: there is no such module or id, with the nearest ones, or the module fails when it is imported.
         MissingDependency: one of ours whose package or program is not installed.
     """
+    if not isinstance(env_id, str):
+        raise UsageError(f"expected the id of an environment, got {env_id!r:.60}")
     entry = find(env_id)
     if entry is not None and (missing := entry.missing()):
         raise MissingDependency(f"{env_id} {missing}")

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
 from agentgym.tasks import FrozenDict
 
@@ -47,12 +47,14 @@ class Tool:
         description: the first paragraph of the method's docstring.
         schema: JSON schema of the arguments, as JSON text (frozen, so infos can be compared and shared).
         method: name of the environment's method behind it.
+        read_only: a call changes nothing that others see.
     """
 
     name: str
     description: str
     schema: str
     method: str
+    read_only: bool = False
 
     def to_openai(self) -> dict[str, Any]:
         """The tool in the form of OpenAI's ``tools`` argument."""
@@ -103,21 +105,35 @@ class Next(Protocol):
     def __call__(self, call: ToolCall) -> ToolResult: ...
 
 
+class _Mark(NamedTuple):
+    """What `tool` leaves on a method."""
+
+    read_only: bool
+
+
 class Middleware(Protocol):
     """``handler(call, next)``: answer the call, or pass it on with ``next(call)``, changed or not."""
 
     def __call__(self, call: ToolCall, next: Next) -> ToolResult: ...
 
 
-def tool(method: F) -> F:
-    """Mark a method of an `AgentEnv` as a tool.
+@overload
+def tool(method: F) -> F: ...
+@overload
+def tool(*, read_only: bool) -> Callable[[F], F]: ...
+def tool(method: F | None = None, *, read_only: bool = False) -> F | Callable[[F], F]:
+    """Mark a method of an `AgentEnv` as a tool: ``@tool``, or ``@tool(read_only=True)`` where a call changes nothing.
 
     The JSON schema comes from the signature (str, int, float, bool, list, dict, Literal, ``X | None``; defaults make
     a parameter optional), the descriptions from a Google-style docstring. The method returns the text the policy
     reads, a `ToolResult`, or any JSON value; it raises `ToolError` for a failure the policy should read about.
     """
-    setattr(method, _MARK, True)
-    return method
+
+    def mark(function: F) -> F:
+        setattr(function, _MARK, _Mark(read_only))
+        return function
+
+    return mark if method is None else mark(method)
 
 
 def tools_of(cls: type) -> tuple[Tool, ...]:
@@ -125,14 +141,15 @@ def tools_of(cls: type) -> tuple[Tool, ...]:
     found: dict[str, Tool] = {}
     for base in reversed(cls.__mro__):
         for name, method in vars(base).items():
-            if getattr(getattr(method, "__func__", method), _MARK, False):
-                found[name] = _describe(name, method)
+            mark: _Mark | None = getattr(getattr(method, "__func__", method), _MARK, None)
+            if mark is not None:
+                found[name] = _describe(name, method, mark.read_only)
             else:
                 found.pop(name, None)  # a subclass that overrides without the mark withdraws the tool
     return tuple(found.values())
 
 
-def _describe(name: str, method: Callable[..., Any]) -> Tool:
+def _describe(name: str, method: Callable[..., Any], read_only: bool) -> Tool:
     if not inspect.isfunction(method) or inspect.iscoroutinefunction(method):
         raise TypeError(f"tool {name!r}: expected a plain method, got {method}")
     summary, parameter_docs = _read_docstring(method)
@@ -156,7 +173,7 @@ def _describe(name: str, method: Callable[..., Any]) -> Tool:
             entry["default"] = parameter.default
         properties[parameter.name] = entry
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return Tool(name, summary, json.dumps(schema), name)
+    return Tool(name, summary, json.dumps(schema), name, read_only)
 
 
 def _schema_of(hint: Any, where: str) -> dict[str, Any]:

@@ -144,6 +144,27 @@ class TestDerivation:
         ]  # fmt: skip
         assert list(schema(Loud, "search")["properties"]) == ["word"]
 
+    def test_a_tool_that_only_reads_is_marked(self):
+        class Reader(AgentEnv):
+            @tool(read_only=True)
+            def view(self) -> str:
+                """Look."""
+                return ""
+
+            @tool
+            def put(self) -> str:
+                """Put."""
+                return ""
+
+        class Careless(Reader):
+            @tool
+            def view(self) -> str:
+                """Look."""
+                return ""
+
+        assert [(t.name, t.read_only) for t in tools_of(Reader)] == [("view", True), ("put", False)]
+        assert not tools_of(Careless)[0].read_only
+
     def test_tools_are_values(self):
         assert tools_of(Desk) == tools_of(Desk)
         assert hash(tools_of(Desk)) == hash(tools_of(Desk))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,11 +14,12 @@ from agentgym.core import Next, ToolCall, ToolResult
 from agentgym.delegation.calls import NAMES, REPORT, calls_of_a_boss
 from agentgym.delegation.places import LEAD, Places, Stack, View, agent_env_of
 from agentgym.delegation.roles import Role, RoleSource, read_roles
-from agentgym.errors import ToolError, nearest, whole_number
+from agentgym.errors import ToolError, UsageError, nearest, whole_number
 from agentgym.protocols import ParseError
 from agentgym.tasks import FrozenDict
 from agentgym.tools import CallRecord, Tool, checker_for
 
+_MARK = re.compile(r"\[\s*(?=(?:report\s+of|message)\b)", re.IGNORECASE)  # how news begin
 NOT_YOURS = "[That ends the task in your copy only. Report what you found.]"
 
 
@@ -113,6 +115,8 @@ class Crew:
         self.depth = whole_number("depth", depth, least=1)
         self.places = Places(env, view, worker_kwargs)
         self._inner = agent_env_of(env)
+        if REPORT.name in {tool.name for tool in self._inner.tools}:
+            raise UsageError(f"{type(self._inner).__name__} has a tool {REPORT.name!r} of its own")
         self._base_tools = self._inner.tools
         self._boss_tools = calls_of_a_boss(self.roles)
         self._inner.add_tools(self._boss_tools, self.handle)
@@ -316,7 +320,7 @@ class Crew:
         return "You wait."
 
     def _message(self, boss: str, worker: str, text: str) -> str:
-        self._worker_of(boss, worker).news.append(f"[Message] {text}")
+        self._worker_of(boss, worker).news.append(f"[Message] {unmarked(text)}")
         return f"{worker} will read it."
 
     def _cancel(self, boss: str, worker: str) -> str:
@@ -343,9 +347,9 @@ class Crew:
             text, helped = "(no report)", False
         elif helped:
             self.helped[job.worker] = self.helped.get(job.worker, 0) + 1
-        report = [f"[Report of {job.worker}] {cut(text, self.report_chars)}"]
+        report = [f"[Report of {job.worker}] {cut(unmarked(text), self.report_chars)}"]
         if helped and job.role.merges and (line := self.places.merge(job.worker, job.boss)):
-            report.append(cut(line, self.report_chars))
+            report.append(cut(unmarked(line), self.report_chars))  # it names files, as the worker called them
         self._close(job)
         self._news_of(job.boss).append("\n".join(report))
 
@@ -360,6 +364,11 @@ class Crew:
             self._lead_waits = frozenset()
         elif job.boss != LEAD and job.boss in self._job_of and job.worker in self._job_of[job.boss].waits:
             self._job_of[job.boss].waits = frozenset()
+
+
+def unmarked(text: str) -> str:
+    """The text so that nothing in it looks like a report or a message of somebody else: ``[quoted Report of ...``."""
+    return _MARK.sub("[quoted ", text)
 
 
 def cut(text: str, most: int) -> str:

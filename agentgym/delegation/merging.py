@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ from typing import Any
 from agentgym.errors import SandboxError
 from agentgym.sandbox import scratch_folder
 from agentgym.sandbox.base import MACHINE_ERRORS, Sandbox, TreeError
-from agentgym.verifiers.patches import Entry, PatchError, apply_patch, list_tree, tree_diff, write_entry
+from agentgym.verifiers.patches import (
+    Entry,
+    PatchError,
+    apply_patch,
+    list_tree,
+    parents,
+    tree_diff,
+    write_entry,
+)
 from agentgym.verifiers.tests import Protected
 
 # A larger tree is no source code: its changes are not taken over.
@@ -74,19 +83,32 @@ def merge(base: Tree, worker: Sandbox, into: Sandbox) -> str:
     after = list_tree(ours.folder)
     changed = {key: entry for key, entry in after.items() if before.get(key) != (entry.mode, entry.digest)}
     gone = [key for key in before if key not in after]
-    _put(into, changed, gone)
+    if problem := _put(into, changed, gone):
+        return f"Its changes were not all taken over: {problem}."
     return f"Its changes were taken over: {', '.join(sorted([*changed, *gone]))}."
 
 
-def _put(into: Sandbox, changed: dict[str, Entry], gone: list[str]) -> None:
-    """Removals first: a folder may have become a file."""
-    if gone:
-        into.exec(["rm", "-f", "--", *gone])
+def _put(into: Sandbox, changed: dict[str, Entry], gone: list[str]) -> str:
+    """Write and remove files; what stood in the way, "" if nothing did.
+
+    What changes is removed first: a folder may have become a file, and a file a folder.
+    """
+    paths = [*gone, *changed]
+    _each(into, ["chmod", "-f", "u+rwx"], sorted({parent for path in paths for parent in parents(path)}))
+    if problem := _each(into, ["rm", "-rf"], paths):
+        return problem
     if changed:
         with scratch_folder("merge") as folder:
             for key, entry in changed.items():
                 write_entry(folder, key, entry)
             into.upload(folder)
+    return ""
+
+
+def _each(box: Sandbox, command: list[str], paths: list[str]) -> str:
+    """Run a command on paths, which may be more than one command line can hold; the last line of its complaints."""
+    done = box.exec(["xargs", "-0r", *command, "--"], stdin=b"\0".join(map(os.fsencode, paths)))
+    return "" if done.exit_code == 0 else (done.stderr.strip().splitlines() or ["it failed"])[-1]
 
 
 def _left_out(path: str) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from agentgym.errors import UsageError, nearest
+from agentgym.spaces import encodable
 from agentgym.tools import Tool
-
-# Tools that change nothing, by the names they have in the environments of this package.
-LOOKING = frozenset("view search read list ls find grep look observe open".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +18,12 @@ class Role:
     Attributes:
         name: what the delegating call says.
         instructions: how its system prompt begins.
-        looks_only: of the environment's tools it has those that change nothing (`LOOKING`), and no plain moves unless
-            it works in a copy, which nobody sees.
+        looks_only: of the environment's tools it has those that change nothing (`Tool.read_only`), and no plain moves
+            where its environment is the shared one.
         merges: what it changed in its copy is put into the environment of who gave it the task, with its report.
+
+    Raises:
+        UsageError: a field is of another type, or the name is empty.
     """
 
     name: str
@@ -30,9 +31,20 @@ class Role:
     looks_only: bool = False
     merges: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("name", "instructions"):
+            text = getattr(self, name)
+            if not isinstance(text, str) or not encodable(text) or not (text or name == "instructions"):
+                raise UsageError(f"expected a role's {name} to be a text, got {text!r:.60}")
+        for name in ("looks_only", "merges"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(
+                    f"expected a role's {name} to be true or false, got {getattr(self, name)!r:.60}"
+                )
+
     def tools_of(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """Those of an environment's tools that this role may call."""
-        return tuple(tool for tool in tools if not self.looks_only or tool.name in LOOKING)
+        return tuple(tool for tool in tools if not self.looks_only or tool.read_only)
 
 
 ROLES = (
@@ -62,8 +74,10 @@ def read_roles(given: RoleSource) -> dict[str, Role]:
         given: roles, names of those in `ROLES`, or mappings with the fields of `Role`; None for all of `ROLES`.
 
     Raises:
-        UsageError: a name nobody knows, a mapping that is no role, the same name twice, or none at all.
+        UsageError: no list, a name nobody knows, a mapping that is no role, the same name twice, or none at all.
     """
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable | None):
+        raise UsageError(f"expected a list of roles, got {given!r:.60}")
     known = {role.name: role for role in ROLES}
     roles: dict[str, Role] = {}
     for item in ROLES if given is None else given:
@@ -84,6 +98,6 @@ def _role(item: object, known: Mapping[str, Role]) -> Role:
             return Role(**item)
         except TypeError as error:
             raise UsageError(f"expected the fields of a Role, got {dict(item)!r:.80}: {error}") from None
-    if item in known:
-        return known[str(item)]
+    if isinstance(item, str) and item in known:
+        return known[item]
     raise UsageError(f"there is no role {item!r}.{nearest(item, known)}")

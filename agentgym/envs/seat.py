@@ -83,6 +83,9 @@ class SeatEnv(AgentEnv):
         given = others if isinstance(others, Mapping) else dict.fromkeys(names, others)
         if given.keys() != set(names):
             raise UsageError(f"expected others for {', '.join(names)}; got {', '.join(given) or 'none'}")
+        for who in given.values():
+            if not isinstance(who, str | Policy):
+                raise UsageError(f"expected others to be policies or texts for them, got {who!r:.60}")
         made = {spec: make_policy(spec) for spec in given.values() if isinstance(spec, str) and spec != _GOLD}
         return {name: made.get(who) if isinstance(who, str) else who for name, who in given.items()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -53,9 +52,11 @@ def wrap_agents(
     """
     if not isinstance(env, TextParallelEnv):
         raise UsageError(f"expected a parallel environment of this package, got {type(env).__name__}")
-    for agent in stacks:
+    for agent, wraps in stacks.items():
         if agent not in env.possible_agents:
             raise UsageError(f"there is no agent {agent!r}.{nearest(agent, env.possible_agents)}")
+        if not isinstance(wraps, Sequence) or not all(map(callable, wraps)):
+            raise UsageError(f"expected a list of wrappers for {agent!r}, got {wraps!r:.60}")
     if anti_hack is not None:
         _watch(env, {"mode": anti_hack} if isinstance(anti_hack, str) else dict(anti_hack))
     return AgentStacks(env, stacks)
@@ -165,29 +166,26 @@ class AgentStacks(pettingzoo.ParallelEnv[str, Any, str]):  # type: ignore[misc, 
 
     def _act(self, agents: Sequence[str], actions: Mapping[str, str]) -> dict[str, Result]:
         """Everybody who has something to decide acts; what comes back are the results of summaries."""
+        if not isinstance(actions, Mapping):
+            raise UsageError(f"expected a mapping from agents to texts, got {actions!r:.60}")
+        if unknown := [agent for agent in actions if agent not in agents]:
+            raise UsageError(f"expected actions of {', '.join(agents)}; got one of {unknown[0]!r:.60}")
         asked = [agent for agent in agents if agent not in self._given and not self.env.waits(agent)]
-        for agent in asked:
-            if agent not in actions:
-                raise UsageError(f"expected an action of {agent!r}, got those of {sorted(actions)}")
-        for agent in asked:
-            if agent in self._actors:
-                self._actors[agent].begin(actions[agent])
-            else:
-                self._given[agent] = actions[agent]
-        results: dict[str, Result] = {}
-        for agent in asked:
-            if agent in self._actors:
-                heard = self._actors[agent].listen()
-                if isinstance(heard, str):
-                    self._given[agent] = heard
-                else:
-                    results[agent] = heard
-        return results
+        for agent in asked:  # before anybody begins
+            if actions.get(agent) not in self.action_space(agent):
+                raise UsageError(f"expected a text as action of {agent!r}, got {actions.get(agent)!r:.60}")
+        acting = [self._actors[agent] for agent in asked if agent in self._actors]
+        for actor in acting:
+            actor.begin(actions[actor.agent])
+        self._given |= {agent: actions[agent] for agent in asked if agent not in self._actors}
+        heard = {actor.agent: actor.hear() for actor in acting}
+        self._given |= {agent: said for agent, said in heard.items() if isinstance(said, str)}
+        return {agent: _expect(said) for agent, said in heard.items() if not isinstance(said, str)}
 
     def _round(self, agents: Sequence[str]) -> dict[str, Result]:
         """A step of the environment; the results of those whose turn is over with it."""
-        given, self._given = self._given, {}
-        observations, rewards, terminated, truncated, infos = self.env.step(given)
+        observations, rewards, terminated, truncated, infos = self.env.step(self._given)
+        self._given = {}
         results: dict[str, Result] = {}
         for agent in agents:
             over = terminated[agent] or truncated[agent]
@@ -206,6 +204,7 @@ class _Actor:
     """An agent's stack of wrappers, and the thread in which its `step` waits for the round to be played."""
 
     def __init__(self, env: TextParallelEnv, agent: str, wraps: Sequence[Wrap]) -> None:
+        self.agent = agent
         self._seat = _Seat(env, agent)
         self.stack: Stack = self._seat
         for wrap in wraps:
@@ -230,14 +229,12 @@ class _Actor:
 
         threading.Thread(target=run, name=f"agentgym-{seat.agent}", daemon=True).start()
 
-    def listen(self) -> str | Result:
-        """The action that reached the environment; or the result, where none did."""
-        heard: Any = self._seat.heard.get()
-        if isinstance(heard, BaseException):
-            raise heard
+    def hear(self) -> str | Result | BaseException:
+        """The action that reached the environment; or, where none did, the result, or what a wrapper raised."""
+        heard: str | Result | BaseException = self._seat.heard.get()
         self._acted = isinstance(heard, str)
         self._read = []
-        return heard  # type: ignore[no-any-return]
+        return heard
 
     def read(self, text: str) -> None:
         """Take what the agent is told; the same again is no news."""
@@ -249,9 +246,7 @@ class _Actor:
         text = "\n\n".join(self._read)
         if self._acted:
             self._seat.answers.put((text, *result[1:]))
-            answered = self.listen()
-            assert not isinstance(answered, str), "one action, one turn"
-            return answered
+            return _expect(self.hear())
         if result[2] or result[3]:  # it was never asked
             return result
         observation, info = self.reset(text, result[4], None)
@@ -261,9 +256,15 @@ class _Actor:
         """End the thread of a step that nobody will answer."""
         if self._acted:
             self._seat.answers.put(None)
-            with contextlib.suppress(_LetGo):
-                self.listen()
-            self._acted = False
+            self.hear()  # that it was
+
+
+def _expect(heard: str | Result | BaseException) -> Result:
+    """The result of a step; what a wrapper raised is raised here."""
+    if isinstance(heard, BaseException):
+        raise heard
+    assert not isinstance(heard, str), "one action, one turn"
+    return heard
 
 
 class _LetGo(Exception):

@@ -14,7 +14,7 @@ from agentgym.core import AgentWrapper
 from agentgym.delegation import LEAD, Crew, Job
 from agentgym.delegation.places import View
 from agentgym.delegation.roles import RoleSource
-from agentgym.errors import ContextOverflow, InfrastructureError, UsageError, whole_number
+from agentgym.errors import ContextOverflow, InfrastructureError, UsageError, real_number, whole_number
 from agentgym.messages import Conversation, assistant, system, user
 from agentgym.policies import Policy, Reply, ScriptedPolicy, make_policy
 from agentgym.policies.base import replies
@@ -104,8 +104,8 @@ class Delegation(AgentWrapper):
         turn_cost: float = 0.0,
     ) -> None:
         expect_text(self, env)
-        if turn_cost < 0:
-            raise UsageError(f"expected turn_cost >= 0, got {turn_cost!r}")
+        if not isinstance(worker_policy, Policy | str | None):
+            raise UsageError(f"expected worker_policy to be a policy or a text, got {worker_policy!r:.60}")
         limits = {
             "roles": roles,
             "view": view,
@@ -119,7 +119,7 @@ class Delegation(AgentWrapper):
         )
         names = [f"worker_{n}" for n in range(whole_number("max_workers", max_workers, least=1))]
         self.crew = Crew(env, names, **limits)  # type: ignore[arg-type]
-        self.turn_cost = float(turn_cost)
+        self.turn_cost = real_number("turn_cost", turn_cost, least=0)
         self._policy = make_policy(worker_policy) if isinstance(worker_policy, str) else worker_policy
         self._player: WorkerPlayer | None = None if self._policy is None else self._own_player
         self._rng = np.random.default_rng(0)
@@ -154,7 +154,7 @@ class Delegation(AgentWrapper):
                 while self.crew.waits(LEAD):
                     self._round(turns)
             except InfrastructureError as error:
-                truncated = True
+                reward, truncated = 0.0, True
                 info["infrastructure_error"] = str(error)
         if terminated or truncated:
             self.crew.dismiss()

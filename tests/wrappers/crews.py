@@ -38,7 +38,7 @@ class Store(AgentEnv):
         self.luck = int(self.np_random.integers(10**6))
         return task.prompt
 
-    @tool
+    @tool(read_only=True)
     def view(self, room: str) -> str:
         """See what is in a room.
 

@@ -10,7 +10,7 @@ from agentgym import UsageError
 from agentgym.delegation import LEAD
 from agentgym.envs.team import TeamEnv
 from agentgym.messages import Message, assistant, user
-from agentgym.wrappers import ChatContext, ContextCompaction, RecordTrajectory, wrap_agents
+from agentgym.wrappers import ChatContext, ContextCompaction, RecordTrajectory, VerifierReward, wrap_agents
 from tests.wrappers.crews import call
 from tests.wrappers.desk import SECRET
 
@@ -163,6 +163,66 @@ def test_what_a_wrapper_raises_reaches_the_caller_and_the_next_episode_begins_an
     assert env.step({LEAD: LOOK})[0][LEAD][-1] == Message("user", answer("dust"))
 
 
+def test_who_judges_wrongly_at_the_end_stops_nothing_after_it():
+    judge = functools.partial(VerifierReward, verifier=lambda episode: 1 / 0)
+    env = wrap_agents(team(), {LEAD: [judge, ChatContext], ONE: [ChatContext]})
+    for _ in range(2):  # the reset after it waits for nobody
+        env.reset(seed=0)
+        with pytest.raises(ZeroDivisionError):
+            env.step({LEAD: SUBMIT})
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({LEAD: LOOK, ONE: 5}, "expected a text as action of 'worker_0', got 5"),
+        ({LEAD: LOOK}, "expected a text as action of 'worker_0', got None"),
+        (
+            {LEAD: LOOK, ONE: LOOK, "worker_9": LOOK},
+            "expected actions of lead_0, worker_0; got one of 'worker_9'",
+        ),
+        (LOOK, "expected a mapping from agents to texts"),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_after_an_action_that_is_none_the_round_can_be_played(bad, says, wrapped):
+    env = wrap_agents(team(), {LEAD: [ChatContext]} | ({ONE: [ChatContext]} if wrapped else {}))
+    env.reset(seed=0)
+    env.step({LEAD: TO_TESTER})
+    before = threading.active_count()
+    with pytest.raises(UsageError) as told:
+        env.step(bad)
+    assert says in str(told.value)
+    assert threading.active_count() == before
+    observations = env.step({LEAD: PUT, ONE: LOOK})[0]
+    assert observations[LEAD][-1] == Message("user", answer("Done."))
+    assert len(env.unwrapped.rounds) == 2
+
+
+def test_what_one_wrapper_raises_keeps_what_the_others_gave():
+    class Once(ChatContext):
+        raised = False
+
+        def step(self, action):
+            if not self.raised:
+                self.raised = True
+                raise UsageError("not now")
+            return super().step(action)
+
+    env = wrap_agents(team(), {LEAD: [Once], ONE: [ChatContext]})
+    env.reset(seed=0)
+    env.stacks[LEAD].raised = True
+    env.step({LEAD: TO_TESTER})
+    env.stacks[LEAD].raised = False
+    before = threading.active_count()
+    with pytest.raises(UsageError, match="not now"):
+        env.step({LEAD: LOOK, ONE: LOOK})
+    assert threading.active_count() == before + 1  # the worker's, which waits for the round
+    env.step({LEAD: LOOK, ONE: PUT})
+    assert env.unwrapped.rounds[-1].actions == {LEAD: LOOK, ONE: LOOK}
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -170,11 +230,19 @@ def test_what_a_wrapper_raises_reaches_the_caller_and_the_next_episode_begins_an
             lambda: wrap_agents(team(), {"worker_9": []}),
             "there is no agent 'worker_9'. Did you mean 'worker_0'?",
         ),
+        (
+            lambda: wrap_agents(team(), {LEAD: ChatContext}),
+            "expected a list of wrappers for 'lead_0', got <class",
+        ),
+        (
+            lambda: wrap_agents(team(), {LEAD: ["chat"]}),
+            "expected a list of wrappers for 'lead_0', got ['chat']",
+        ),
         (lambda: wrap_agents(object(), {}), "expected a parallel environment of this package, got object"),
         (lambda: wrap_agents(team(), {}, anti_hack={"penalty": 1}), "expected no penalty"),
         (lambda: wrap_agents(team(), {}, anti_hack="watch"), "expected mode to be one of block, audit"),
         (lambda: _unwatched(), "needs calls that pass a chain, as in Team-v0"),
-        (lambda: _silent(), "expected an action of 'lead_0'"),
+        (lambda: _silent(), "expected a text as action of 'lead_0', got None"),
     ],
 )
 def test_bad_use_is_told(make, says):

@@ -54,6 +54,22 @@ def test_changes_that_contradict_are_not_taken_over_at_all(boxes):
     assert lead.read("pkg/b.py") == b"b\n"
 
 
+def test_a_folder_that_became_a_file_and_a_folder_that_lets_nobody_in(boxes):
+    base, lead, worker = boxes
+    worker.exec("rm -r pkg; echo file > pkg; rm old.py; mkdir old.py; echo new > old.py/x")
+    lead.exec("mkdir pkg/__pycache__; touch pkg/__pycache__/b.pyc; chmod 555 pkg")
+    assert merge(base, worker, lead) == "Its changes were taken over: old.py, old.py/x, pkg, pkg/b.py."
+    assert lead.exec("cat pkg old.py/x").stdout.split() == ["file", "new"]
+
+
+def test_a_file_is_removed_from_a_folder_that_cannot_be_written(boxes):
+    base, lead, worker = boxes
+    worker.exec("rm pkg/b.py")
+    lead.exec("chmod 555 pkg")
+    assert merge(base, worker, lead) == "Its changes were taken over: pkg/b.py."
+    assert lead.exec("ls pkg").stdout == ""
+
+
 def test_no_change_is_told(boxes):
     base, lead, worker = boxes
     assert merge(base, worker, lead) == "It changed no file."

@@ -177,7 +177,7 @@ class SearchQAEnv(AgentEnv):
             return "" if _PLACE in self._own_instructions else self._own_instructions
         return super().system_prompt
 
-    @tool
+    @tool(read_only=True)
     def search(self, query: str) -> str:
         """Search for documents.
 
@@ -196,7 +196,7 @@ class SearchQAEnv(AgentEnv):
             for n, each in enumerate(documents, 1)
         )
 
-    @tool
+    @tool(read_only=True)
     def read(self, title: str) -> str:
         """Read all of a document that a search has found.
 

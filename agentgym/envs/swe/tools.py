@@ -73,7 +73,7 @@ class RepositoryTools(AgentEnv):
             self._shown(result, timeout), error=result.exit_code != 0, exit_code=result.exit_code
         )
 
-    @tool
+    @tool(read_only=True)
     def view(self, path: str, start: int = 1, end: int | None = None) -> str:
         """Show a file with line numbers, or list a folder.
 
@@ -95,7 +95,7 @@ class RepositoryTools(AgentEnv):
         rest = f"\n... {len(lines) - last} more lines" if last < len(lines) else ""
         return self._cut(shown) + rest
 
-    @tool
+    @tool(read_only=True)
     def search(self, pattern: str, path: str = ".", glob: str = "") -> str:
         """Search files for lines that match a regular expression (Python's); shows path, line number and line.
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import gymnasium
+import pettingzoo  # type: ignore[import-untyped, unused-ignore]
 
 from agentgym.core import AgentEnv, Task, Verdict
 from agentgym.delegation import LEAD, Crew
 from agentgym.delegation.places import View, agent_env_of, layer_of
 from agentgym.delegation.roles import RoleSource
 from agentgym.episode import expect_verdict
-from agentgym.errors import InfrastructureError, UsageError, refuse_keywords, whole_number
+from agentgym.errors import InfrastructureError, UsageError, real_number, refuse_keywords, whole_number
 from agentgym.parallel import Answer, TextParallelEnv
 from agentgym.registration import require
 
@@ -113,15 +114,21 @@ class TeamEnv(TextParallelEnv):
     ) -> None:
         refuse_keywords(type(self), TeamEnv, unknown)
         names = [f"worker_{n}" for n in range(whole_number("workers", workers, least=1))]
-        if worker_kwargs is not None and len(worker_kwargs) != workers:
-            raise UsageError(f"expected worker_kwargs for {workers} workers, got {len(worker_kwargs)}")
+        if worker_kwargs is not None and not (
+            isinstance(worker_kwargs, Sequence)
+            and len(worker_kwargs) == workers
+            and all(isinstance(each, Mapping) for each in worker_kwargs)
+        ):
+            raise UsageError(
+                f"expected worker_kwargs, a mapping for each of {workers} workers, got {worker_kwargs!r:.60}"
+            )
         if credit not in CREDITS:
             raise UsageError(f"expected credit to be one of {', '.join(CREDITS)}, got {credit!r}")
-        if not 0 <= turn_cost <= 1:
-            raise UsageError(f"expected turn_cost from 0 to 1, got {turn_cost!r}")
         self.credit = credit
-        self.turn_cost = float(turn_cost)
+        self.turn_cost = real_number("turn_cost", turn_cost, least=0, most=1)
         require(base)
+        if base in pettingzoo.parallel_registry:
+            raise UsageError(f"expected the id of an environment for one agent, got {base!r}")
         self.base = gymnasium.make(base, **(base_kwargs or {}))
         self.inner = agent_env_of(self.base)
         self.crew = Crew(
@@ -160,11 +167,14 @@ class TeamEnv(TextParallelEnv):
     def play(self, actions: Mapping[str, str]) -> dict[str, Answer]:
         """The workers act, then the orchestrator; then everybody reads."""
         given = len(self.crew.jobs)
+        jobs = {job.worker: job for job in self.crew.running}
         # Who had nothing to decide when the round began, whatever it brings.
         waiting = {agent for agent in self.possible_agents if self.waits(agent)}
         answers: dict[str, Answer] = {}
         for worker in self.crew.workers:
-            if worker not in waiting and self.crew.job(worker) is not None and not self.inner.episode.done:
+            if worker in waiting or self.inner.episode.done:
+                continue
+            if not jobs[worker].over:  # else it is stopped, or has a new task since, which it has not read
                 outcome = self.crew.act(worker, actions[worker])
                 answers[worker] = Answer(outcome.text, outcome.invalid, outcome.calls)
         if LEAD not in waiting:

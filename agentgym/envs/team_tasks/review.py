@@ -152,6 +152,10 @@ class ReviewEnv(TextParallelEnv):
             raise UsageError(
                 f"expected a base with a repository and the tool 'bash', {base} has {sorted(offered)}"
             )
+        if self.reviewer.protocol.name == "bash":
+            raise UsageError(
+                "expected a protocol in which accept and veto can be written; 'bash' knows one tool only"
+            )
         self.reviewer.drop_tools([name for name in _WRITES if name in offered])
         self.reviewer.add_tools(tools_of(_Decision), self._decide)
         cycles = self.author.max_turns + submissions * review_turns if max_cycles is None else max_cycles

@@ -102,7 +102,7 @@ class WebEnv(PageTasks):
         self._store(path, text.replace(old, new))
         return f"Edited {path} at line {text[: text.index(old)].count(chr(10)) + 1}."
 
-    @tool
+    @tool(read_only=True)
     def read_file(self, path: str, start: int = 1, end: int | None = None) -> str:
         """Show a file with line numbers.
 
@@ -121,7 +121,7 @@ class WebEnv(PageTasks):
         rest = [f"... {len(lines) - last} more lines"] if last < len(lines) else []
         return self._cut("\n".join(rows + rest))
 
-    @tool
+    @tool(read_only=True)
     def preview(
         self, actions: list[dict[str, Any]] | None = None, width: int = 1280, height: int = 800
     ) -> str:

@@ -174,5 +174,5 @@ def test_a_simple_learner_reaches_the_optimum():
 
 @pytest.mark.slow
 def test_a_simple_learner_learns_when_to_ask_a_third_scout():
-    figures = hidden_number(40_000, 1, everybody=False)
+    figures = hidden_number(25_000, 1, everybody=False)
     assert figures["reached"] == [0.765234375]

@@ -30,7 +30,7 @@ def test_a_worker_reports_each_document_once():
 @pytest.mark.slow
 def test_so_it_is_on_bundled_tasks_with_any_number_of_workers():
     for workers in (1, 4):
-        figures = research(every=24, workers=workers)
+        figures = research(every=40, workers=workers)
         assert figures["team"] == 1.0
         assert figures["alone"] == 0.0
         assert figures["parts that state the answer"] == 0

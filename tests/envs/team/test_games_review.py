@@ -248,6 +248,11 @@ def test_a_base_without_a_shell_is_refused():
         pettingzoo.make("parallel", ID, base="agentgym/SearchQA-v0")
 
 
+def test_a_protocol_that_cannot_write_a_decision_is_refused():
+    with pytest.raises(UsageError, match="expected a protocol in which accept and veto can be written"):
+        pettingzoo.make("parallel", ID, base=BASE, base_kwargs={"protocol": "bash"})
+
+
 @pytest.mark.slow
 def test_on_a_real_repository():
     if reason := find(ID).missing():

@@ -127,6 +127,7 @@ def test_the_others_use_up_the_rounds():
             "expected others for scout_0, scout_1, scout_2; got scout_0",
         ),
         ((NUMBER,), {"others": "golden"}, "unknown policy 'golden'"),
+        ((NUMBER,), {"others": 5}, "expected others to be policies or texts for them, got 5"),
     ],
 )
 def test_seats_that_there_are_not(arguments, keywords, said):

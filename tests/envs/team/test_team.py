@@ -170,6 +170,20 @@ def test_who_was_given_a_task_in_this_round_acts_in_the_next():
     assert texts(told)[ONE].startswith("<tool_response>\nYour report was taken.")
 
 
+def test_what_was_written_for_a_task_that_was_cancelled_is_not_done_for_the_next():
+    env = TeamEnv(base="test/Store-v0", workers=2, depth=2, view="shared")
+    env.reset(seed=0)
+    below = call("delegate", task="look", role="tester")
+    env.step({LEAD: call("delegate", task="lead on", role="tester")})
+    env.step({LEAD: LOOK, "worker_0": below})
+    again = call("cancel", worker="worker_1") + call("delegate", task="look again", role="tester")
+    told = env.step({LEAD: LOOK, "worker_0": again, "worker_1": PUT})
+    assert env.inner.rooms["hall"] == ""
+    assert told[0]["worker_1"]["text"].endswith("look again")
+    assert told[-1]["worker_1"]["calls"] == ()
+    assert env.crew.job("worker_1").turns == 0
+
+
 def test_a_report_of_this_round_is_not_waited_for():
     env, told = begun({LEAD: TO_TESTER + TO_TESTER}, {LEAD: WAIT, ONE: report("x"), TWO: LOOK})
     assert "There is something to read." in texts(told)[LEAD]
@@ -315,7 +329,17 @@ def test_a_withheld_report_brings_no_change_either():
     [
         ({"base": "agentgym/Relay-v9"}, "no environment 'agentgym/Relay-v9' is registered"),
         ({"workers": 0}, "expected workers to be a whole number >= 1, got 0"),
-        ({"worker_kwargs": [{}]}, "expected worker_kwargs for 2 workers, got 1"),
+        ({"base": 5}, "expected the id of an environment, got 5"),
+        (
+            {"base": "agentgym/Team-v0"},
+            "expected the id of an environment for one agent, got 'agentgym/Team-v0'",
+        ),
+        ({"worker_kwargs": [{}]}, "expected worker_kwargs, a mapping for each of 2 workers, got [{}]"),
+        (
+            {"worker_kwargs": [{}, 5], "view": "own"},
+            "expected worker_kwargs, a mapping for each of 2 workers",
+        ),
+        ({"turn_cost": "x"}, "expected turn_cost to be a finite number, got 'x'"),
         (
             {"worker_kwargs": [{}, {"shelf": "x"}]},
             "keywords of the workers' own instances are for view='own'",
@@ -329,6 +353,22 @@ def test_a_withheld_report_brings_no_change_either():
 def test_bad_use_is_told(kwargs, says):
     with pytest.raises(UsageError) as told:
         TeamEnv(**({"base": "test/Store-v0"} | kwargs))
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("actions", "says"),
+    [
+        (None, "expected a mapping from agents to texts, got None"),
+        ([SUBMIT], "expected a mapping from agents to texts, got ["),
+        ({1: "x", "nobody": "y"}, "expected actions of lead_0, worker_0, worker_1; got one of 1"),
+    ],
+)
+def test_what_is_no_mapping_of_actions_is_refused(actions, says):
+    env = TeamEnv(base="test/Store-v0")
+    env.reset(seed=0)
+    with pytest.raises(UsageError) as told:
+        env.step(actions)
     assert says in str(told.value)
 
 
