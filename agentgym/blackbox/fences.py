@@ -9,7 +9,7 @@ from agentgym.protocols import ParseError, Protocol
 from agentgym.tasks import FrozenDict
 from agentgym.tools import ArgumentChecker, CallRecord, Tool, ToolCall
 
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+_FENCE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)([^`]*+)\Z")  # with what follows it on its line
 _SHELL = re.compile(r"|.*bash.*|sh|zsh|dash|ksh|shell.*|console|terminal|cmd", re.IGNORECASE)
 _PYTHON = re.compile(r"i?python\d?|py", re.IGNORECASE)
 
@@ -41,12 +41,10 @@ class ProgramProtocol(Protocol):
         """The calls of a reply; see `Protocol.parse`."""
         if checker.names:
             return self._tools.parse(action, checker)
-        calls = []
-        for fence, label, content in _blocks(action):
-            language = (label.split() or [""])[0]
-            key = "code" if _PYTHON.fullmatch(language) else "command" if _SHELL.fullmatch(language) else ""
-            if key:
-                calls.append(ToolCall(f"{fence}{label}", FrozenDict({key: content})))
+        blocks = list(_blocks(action, strict=False))
+        known = set(blocks)
+        blocks += [block for block in _blocks(action, strict=True) if block not in known]
+        calls = [ToolCall(name, FrozenDict({argument: content})) for name, argument, content in blocks]
         try:
             written = self._tools.parse(action, checker)
         except ParseError:
@@ -73,21 +71,39 @@ class ProgramProtocol(Protocol):
         return self._tools.render_invalid(problem)
 
 
-def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
-    """Fence, label and content of each block, in linear time.
+def _blocks(text: str, *, strict: bool) -> Iterator[tuple[str, str, str]]:
+    """Name, argument and content of each block that is a call, in linear time.
 
-    A block ends at the next line that begins with its fence, whatever follows there: a program that cuts blocks out
-    with a regular expression asks no more.
+    Programs disagree on what a block is: some cut them out with a regular expression, which asks for no beginning of a
+    line and knows no block around. So a fence with the label of a language begins a block wherever it stands, unless
+    in a call.
+
+    Args:
+        text: of a reply.
+        strict: a block ends at a line that is its fence and nothing else. Otherwise at the next that begins with it,
+            blanks and whatever follows aside, and where the text ends. Where a block may end early, both are blocks.
     """
-    fence, label, lines = "", "", [""]
+    fence, label, argument, lines = "", "", "", [""]
     for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if fence and mark and mark[1].startswith(fence):
-            yield fence, label, "\n".join(lines)
-            fence = ""
-        elif fence:
+        start = line.lstrip(" \t")
+        ends = bool(fence) and (line.rstrip() == fence if strict else start.startswith(fence))
+        if argument and not ends:
             lines.append(line)
-        elif mark and (mark[1][0] == "~" or "`" not in mark[2]):
-            fence, label, lines = mark[1], mark[2], []
-    if fence:
-        yield fence, label, "\n".join(lines)
+            continue
+        if argument:
+            yield f"{fence}{label}", argument, "\n".join(lines)
+        mark = _FENCE.search(line)
+        if ends:
+            fence = argument = ""
+        elif mark and not fence and start.startswith(mark[1]):
+            fence, label, argument, lines = mark[1], mark[2], _argument(mark[2]), []
+        if mark and mark[2].strip() and _argument(mark[2]):
+            fence, label, argument, lines = mark[1], mark[2], _argument(mark[2]), []
+    if argument and not strict:
+        yield f"{fence}{label}", argument, "\n".join(lines)
+
+
+def _argument(label: str) -> str:
+    """What the content of a block with this label is: "command", "code", or "" for no call."""
+    language = (label.split() or [""])[0]
+    return "code" if _PYTHON.fullmatch(language) else "command" if _SHELL.fullmatch(language) else ""

@@ -23,6 +23,7 @@ from agentgym.tasks import FrozenDict
 TASK_FILE = "/agentgym/task.md"  # inside; not in the workspace, which is what is graded
 _LONGEST_VARIABLE = 100_000  # bytes; Linux starts nothing with one of 128 KiB
 _PACKAGE = Path(__file__).resolve().parents[1]  # this one
+_PYTHON = re.compile(r"python[\d.]*")  # and not python-agent
 _OUTPUT_KEPT = 4000  # characters of the end of each stream
 
 
@@ -93,8 +94,13 @@ class Program:
     show: Mapping[str, str] = field(default_factory=FrozenDict)
 
     def __post_init__(self) -> None:
-        if not self.timeout > 0:
-            raise UsageError(f"expected the agent program's time limit to be above 0 s, got {self.timeout!r}")
+        if not 0 < self.timeout < math.inf:
+            raise UsageError(
+                f"expected the agent program's time limit to be above 0 s and finite, got {self.timeout!r}"
+            )
+        for here, inside in self.show.items():
+            if not os.path.isabs(inside):
+                raise UsageError(f"expected {here!r} to be shown at an absolute path, got {inside!r}")
         self._start  # noqa: B018  # a mistake in it is told here
 
     @property
@@ -117,7 +123,9 @@ class Program:
             raise UsageError("expected a command that starts the agent program, got an empty text")
         found = shutil.which(words[0])
         if found is None:
-            raise UsageError(f"expected a program to start, there is no {words[0]!r} on this machine")
+            raise UsageError(
+                f"expected a program to start, there is no {words[0]!r} on this machine that may be executed"
+            )
         return _resolve(os.path.abspath(found), words[1:])
 
     def run(
@@ -203,7 +211,7 @@ def _resolve(program: str, arguments: list[str]) -> _Start:
 
 def _python_of(program: str) -> str | None:
     """The Python a script's first line names, or the program itself where it is one."""
-    if os.path.basename(program).startswith("python"):
+    if _is_python(program):
         return program
     with open(program, "rb") as file:
         first = file.readline(1000)
@@ -212,7 +220,11 @@ def _python_of(program: str) -> str | None:
     words = os.fsdecode(first[2:]).split()
     if words and os.path.basename(words[0]) == "env":
         words = [shutil.which(word) or "" for word in words[1:2]]
-    return words[0] if words and os.path.basename(words[0]).startswith("python") else None
+    return words[0] if words and _is_python(words[0]) else None
+
+
+def _is_python(path: str) -> bool:
+    return _PYTHON.fullmatch(os.path.basename(path)) is not None
 
 
 @functools.cache

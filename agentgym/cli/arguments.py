@@ -71,6 +71,12 @@ def _first_part(box: str) -> str:
     return ". ".join(" ".join(part).rstrip(".") for part in [first, *told])
 
 
+def sampling(args: Any) -> dict[str, Any]:
+    """Keywords of `make_policy`: those of the flags temperature, max_new_tokens and base_url that were given."""
+    flags = {name: getattr(args, name) for name in ("temperature", "max_new_tokens", "base_url")}
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """``key=value`` pairs of ``--set``: the value is JSON, or else the text as it stands."""
     values: dict[str, Any] = {}

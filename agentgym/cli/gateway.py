@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from agentgym.cli import console
-from agentgym.cli.arguments import parse
-from agentgym.errors import UsageError
+from agentgym.cli.arguments import parse, sampling
+from agentgym.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.gateway import Gateway, Session
@@ -78,20 +78,16 @@ def main(words: Sequence[str]) -> int:
     args = parse(Args, "gateway", __doc__, words)
     if args.idle is not None and not args.idle > 0:
         raise UsageError(f"expected --idle of more than 0 seconds, got {args.idle:g}")
+    if args.out == "":
+        raise UsageError("expected --out to name a folder, got ''")
     if len(set(args.key)) < len(args.key):
         raise UsageError("expected each --key once")
     from agentgym.gateway import Gateway, Limits
     from agentgym.policies import make_policy
 
-    options = {
-        "temperature": args.temperature,
-        "max_new_tokens": args.max_new_tokens,
-        "base_url": args.base_url,
-    }
-    sampling = {name: value for name, value in options.items() if value is not None}
     limits = Limits(calls=args.max_calls, sampled_tokens=args.max_sampled, context_tokens=args.max_context)
     token = secrets.token_urlsafe(16)
-    with closing(make_policy(args.policy, **sampling)) as policy:
+    with closing(make_policy(args.policy, **sampling(args))) as policy:
         gateway = Gateway(
             policy,
             host=args.host,
@@ -115,16 +111,25 @@ def main(words: Sequence[str]) -> int:
 
 
 def _serve(args: Args, gateway: Gateway) -> None:
-    """Wait for Ctrl-C; sessions that nobody uses end meanwhile, the others then."""
+    """Wait for Ctrl-C; sessions that nobody uses end meanwhile, the others then.
+
+    Raises:
+        InfrastructureError: the server ended before; the sessions did so with this error.
+    """
+    broken = ""
     try:
         while gateway.alive:
             time.sleep(_PAUSE)
             for session in _used(gateway):
                 if args.idle is not None and time.monotonic() - session.used > args.idle:
                     _end(args, gateway, session, "truncated")
+        broken = "the gateway's server ended by itself"
     except KeyboardInterrupt:
-        for session in _used(gateway):
-            _end(args, gateway, session, "cut off")
+        pass
+    for session in _used(gateway):
+        _end(args, gateway, session, "cut off", broken)
+    if broken:
+        raise InfrastructureError(broken)
 
 
 def _used(gateway: Gateway) -> list[Session]:
@@ -132,8 +137,8 @@ def _used(gateway: Gateway) -> list[Session]:
     return [session for session in gateway.sessions if session.calls]
 
 
-def _end(args: Args, gateway: Gateway, session: Session, end: End) -> None:
-    trajectory = gateway.close_session(session.key, end=end)
+def _end(args: Args, gateway: Gateway, session: Session, end: End, broken: str = "") -> None:
+    trajectory = gateway.close_session(session.key, end=end, infrastructure_error=broken)
     if not args.json:
         replies, segments = len(trajectory.steps), len(trajectory.segments)
         console.out().print(

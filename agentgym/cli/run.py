@@ -26,7 +26,7 @@ from rich.table import Table
 
 from agentgym.cli import console
 from agentgym.cli.agent import Agent, take_screening
-from agentgym.cli.arguments import parse, read_run, try_once, what_was_run
+from agentgym.cli.arguments import parse, read_run, sampling, try_once, what_was_run
 from agentgym.cli.stack import Stack
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.registration import require
@@ -103,12 +103,6 @@ def _play(args: Args) -> list[Trajectory]:
     from agentgym.policies import make_policy
     from agentgym.rollout import collect, make_env
 
-    options = {
-        "temperature": args.temperature,
-        "max_new_tokens": args.max_new_tokens,
-        "base_url": args.base_url,
-    }
-    sampling = {name: value for name, value in options.items() if value is not None}
     stack = args.stack.keywords(args.policy)
     program = args.agent.program(stack)
     screening = take_screening(stack) if program is not None else {}
@@ -118,7 +112,7 @@ def _play(args: Args) -> list[Trajectory]:
     tasks = try_once(make, reset=any(told is not None for told in told_by_reset), program=program is not None)
     total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
     with (
-        contextlib.closing(make_policy(args.policy, **sampling)) as policy,
+        contextlib.closing(make_policy(args.policy, **sampling(args))) as policy,
         args.agent.player(program, policy, screening) as player,
         console.Progress("episodes", total) as progress,
     ):

@@ -45,7 +45,7 @@ def admin_routes(gateway: Gateway, token: str) -> list[Route]:
     return [
         Route("/sessions", guarded(admin.open, 201), methods=["POST"]),
         Route("/sessions", guarded(admin.list), methods=["GET"]),
-        Route("/sessions/{key}", guarded(admin.close), methods=["DELETE"]),
+        Route("/sessions/{key:path}", guarded(admin.close), methods=["DELETE"]),
     ]
 
 
@@ -59,9 +59,9 @@ class Admin:
         """Begin a session: ``{"key": ..., "id": ..., "task_id": ..., "seed": ...}``, all of them optional."""
         fields = await self._fields(request)
         key, id = fields.get("key", str, ""), fields.get("id", str, "")
-        task_id, seed = fields.get("task_id", str, ""), fields.get("seed", int, -1)
+        task_id, seed = fields.get("task_id", str, ""), fields.raw("seed")
         fields.refuse_others()
-        session = self._gateway.open(key or None, id=id, task_id=task_id, seed=None if seed < 0 else seed)
+        session = self._gateway.open(key or None, id=id, task_id=task_id, seed=seed)
         return {"key": session.key, **self._gateway.base_urls}
 
     async def list(self, request: Request) -> Any:

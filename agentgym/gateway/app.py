@@ -55,6 +55,7 @@ def make_app(gateway: Gateway, admin_token: str | None) -> Starlette:
         return JSONResponse(openai_error(Refusal("not_found", text))[1], error.status_code, headers=FINAL)
 
     routes.append(Route("/v1/models", models, methods=["GET"]))
+    routes.append(Route("/v1/messages/count_tokens", Counts(gateway, Anthropic()), methods=["POST"]))
     if admin_token is not None:
         routes += admin_routes(gateway, admin_token)
     return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
@@ -94,11 +95,7 @@ class Calls:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, session: Session) -> Response:
-        limits = session.limits
-        data = await read_within(request, limits.body_bytes, limits.call_seconds)
-        if data is None:
-            raise session.too_large()
-        asked = self._form.read(read_body(data))
+        asked = self._form.read(await self._body(request, session))
         self._gateway.require_model(asked.model)
         agent = request.headers.get("x-agentgym-agent", "")
         if agent and not _AGENT.fullmatch(agent):
@@ -115,6 +112,13 @@ class Calls:
             return Delivery(session, pending, chunks, "text/event-stream")
         body = json.dumps(self._form.body(asked, given), ensure_ascii=False)
         return Delivery(session, pending, [body], "application/json")
+
+    async def _body(self, request: Request, session: Session) -> dict[str, Any]:
+        limits = session.limits
+        data = await read_within(request, limits.body_bytes, limits.call_seconds)
+        if data is None:
+            raise session.too_large()
+        return read_body(data)
 
     async def _wait(self, request: Request, session: Session, pending: Pending) -> Given:
         """The answer, unless it takes too long or nobody waits for it any more."""
@@ -134,6 +138,14 @@ class Calls:
             session.lose(pending, "gone")
             raise ClientDisconnect
         raise session.time_out(pending)
+
+
+class Counts(Calls):
+    """The route by which a program of Anthropic's format asks how long a prompt is."""
+
+    async def _answer(self, request: Request, session: Session) -> Response:
+        asked = self._form.read({"max_tokens": 1} | await self._body(request, session))
+        return JSONResponse({"input_tokens": session.count_tokens(asked)})
 
 
 class Delivery(Response):

@@ -29,7 +29,7 @@ _CALLS: dict[str, tuple[str, re.Pattern[str] | None]] = {
     "react": ("Action:", re.compile(r"^Action:.*\Z", re.DOTALL | re.MULTILINE)),
 }
 _UNKNOWN: tuple[str, re.Pattern[str] | None] = ("", None)
-_ANSWER = "Only when nothing is left to do, write your answer as plain text without a call."
+_ANSWER = "The one exception: when nothing is left to do, write your answer as plain text without a call."
 
 
 class Read(NamedTuple):

@@ -133,6 +133,11 @@ class History:
                 del self._uncontinued[reported.number]
         return Placed(conversation, node, agent, boundary, summary, tuple(replies), news)
 
+    def prompt(self, asked: Asked) -> Conversation:
+        """What the policy would read; nothing is remembered of the request."""
+        read, _, _ = self._as_sampled(asked.conversation)
+        return self.dialect.with_tools(read, asked.tools, asked.choice)
+
     def show(self, number: int, placed: Placed, sampled: Message, given: Message) -> Shown:
         """Remember a reply as it was sampled and as the program was given it."""
         shown = Shown(number, sampled, given, placed.node, placed.agent)

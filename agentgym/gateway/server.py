@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from agentgym.core import Verdict
-from agentgym.errors import InfrastructureError, MissingDependency, UsageError, nearest
+from agentgym.errors import InfrastructureError, MissingDependency, UsageError, nearest, whole_number
 from agentgym.gateway.asking import Asker
 from agentgym.gateway.dialect import make_dialect
 from agentgym.gateway.exchange import Limits, Refusal
@@ -29,6 +29,8 @@ from agentgym.trajectory.store import TrajectoryStore
 from agentgym.wrappers.tokens import TokenSource, make_counter
 
 End = Literal["terminated", "truncated", "cut off"]
+
+_LAST_PORT = 65_535
 
 
 class Gateway:
@@ -62,6 +64,7 @@ class Gateway:
         UsageError: an argument makes no sense.
         MissingDependency: starlette or uvicorn is not installed.
         InfrastructureError: on entering, the address cannot be listened on.
+        OSError: on entering, `out` cannot be written.
     """
 
     def __init__(
@@ -82,6 +85,10 @@ class Gateway:
     ) -> None:
         if forks not in ("count", "error"):
             raise UsageError(f"expected forks to be 'count' or 'error', got {forks!r}")
+        if not host:
+            raise UsageError("expected host to be an address to listen on, got ''")
+        if whole_number("port", port, least=0) > _LAST_PORT:
+            raise UsageError(f"expected port <= {_LAST_PORT}, got {port}")
         self.policy = policy
         self.host, self.port = host, port
         self.models = None if models is None else tuple(models)
@@ -91,7 +98,7 @@ class Gateway:
         self._screen = screen
         self._forks: Literal["count", "error"] = forks
         self._counter = make_counter(tokens)
-        self._seed = seed
+        self._seed = whole_number("seed", seed, least=0)
         self.admin_token = admin_token
         self._store = None if out is None else TrajectoryStore(out)
         self._ids = self._store.ids() if self._store is not None else set()
@@ -105,6 +112,8 @@ class Gateway:
     def __enter__(self) -> Gateway:
         if self._running is not None:
             raise UsageError("this gateway is running already")
+        if self._store is not None:
+            self._store.open()  # a file that cannot be written is told before anything is recorded
         self._running = _Running(self)
         return self
 
@@ -168,11 +177,12 @@ class Gateway:
 
         Raises:
             UsageError: the key or the id is in use, there are as many sessions as may be, or the policy wants an
-                environment to look at.
+                environment to look at, or the seed is no whole number >= 0.
         """
         number = next(self._opened)
         if seed is None:
             seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
+        whole_number("seed", seed, least=0)
         if policy is None:
             policy = self.policy.for_episode(gymnasium.Env(), np.random.default_rng(seed))
         with self._lock:

@@ -247,6 +247,16 @@ class Session:
                 self.calls,
             )
 
+    def count_tokens(self, asked: Asked) -> int:
+        """How long a request's prompt is, as `Limits.context_tokens` are counted. It is no call, and not recorded.
+
+        Raises:
+            Refusal: the session has ended, or the conversation cannot be put to the policy.
+        """
+        with self._lock:
+            self._require_open()
+            return self._counter.count(self._history.prompt(asked))
+
     def refused(self, refusal: Refusal) -> None:
         """Count a request that was refused."""
         with self._lock:

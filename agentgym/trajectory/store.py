@@ -58,6 +58,15 @@ class TrajectoryStore:
         self._file: BinaryIO | None = None
         self._pid = 0
 
+    def open(self) -> None:
+        """Make the file, and its folder, if they are not there; `append` does so too.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            self._open()
+
     def append(self, trajectory: Trajectory) -> None:
         """Write one trajectory.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -54,6 +55,35 @@ def test_everything_that_a_program_may_run_is_read():
     assert read("````bash\na\n```\nb\n````") == [("````bash", {"command": "a\n```\nb"})]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I run ```bash\nls\n```",  # what a regular expression finds begins anywhere
+        "```text\nlisted:\n```bash\nls\n```",
+        "~~~text\n```bash\nls\n```\n~~~",
+        "```json\n{}\n```bash\nls\n```",
+    ],
+)
+def test_nothing_around_a_block_hides_it(text):
+    assert re.findall(r"```bash\s*\n(.*?)\n```", text, re.DOTALL) == ["ls"], "as mini-swe-agent reads it"
+    assert ("```bash", {"command": "ls"}) in read(text)
+    for call in PROTOCOL.parse(text, NO_TOOLS):
+        assert text.count(PROTOCOL.render_call(call)) == 1 or not call.arguments["command"]
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("```bash\na\n```bash\nb\n```", ["a", "b", "a\n```bash\nb"]),
+        ("```bash\na\n  ``` `\nb\n```", ["a", "", "a\n  ``` `\nb"]),
+        ("```bash\na\n``` so\nb\n```", ["a", "", "a\n``` so\nb"]),
+    ],
+)
+def test_where_a_block_may_end_early_both_are_read(text, commands):
+    """A strict reader of Markdown, or one who looks for a fence at the beginning of a line, takes the longer one."""
+    assert [arguments["command"] for _, arguments in read(text)] == commands
+
+
 def test_a_call_is_written_as_it_was_read():
     text = "Look:\n```mswea_bash_command\ncat a\n```\nThen:\n```python\nprint()\n```"
     for call in PROTOCOL.parse(text, NO_TOOLS):
@@ -79,6 +109,7 @@ def test_without_tools_calls_in_the_protocols_own_form_count_too():
 
 def test_a_long_text_of_fences():
     """In linear time; quadratic it would take minutes."""
-    assert len(read("```bash\n" * 40_000)) == 20_000
+    assert len(read("```bash\n" * 40_000)) == 40_000
+    assert read("`" * 200_000 + "x`\n```sh\nls\n```") == [("```sh", {"command": "ls"})]
     (call,) = read("```bash\n" + "``\n" * 60_000)
     assert call[1]["command"].count("``") == 60_000

@@ -143,6 +143,8 @@ def test_what_is_shown_and_nothing_else(box, tmp_path):
     [
         ("", "got an empty text"),
         ("no-such-agent -x", "there is no 'no-such-agent' on this machine"),
+        ("/usr", "there is no '/usr' on this machine that may be executed"),
+        (__file__, "that may be executed"),
         ("echo 'x", "cannot split"),
     ],
 )
@@ -158,9 +160,20 @@ def test_a_program_installed_beside_this_package_is_refused(monkeypatch, tmp_pat
         Program(script(tmp_path, f"#!{sys.executable}\n"))
 
 
-def test_a_time_limit_that_is_none():
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none(seconds):
     with pytest.raises(UsageError, match="above 0 s"):
-        Program("true", timeout=0)
+        Program("true", timeout=seconds)
+
+
+def test_what_is_shown_has_a_place():
+    with pytest.raises(UsageError, match="shown at an absolute path, got 'inside'"):
+        Program("true", show={"/usr": "inside"})
+
+
+def test_a_program_whose_name_begins_like_a_pythons(box, tmp_path):
+    path = script(tmp_path, "#!/bin/sh\necho $0\n", "python-agent")
+    assert Program(path).run(box, "t", DOOR).stdout == f"{path}\n"
 
 
 def test_settings_are_json_values(tmp_path):

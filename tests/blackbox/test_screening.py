@@ -51,12 +51,20 @@ class TestInAnEpisode:
         assert t.reward == 0.75
         assert t.verdict["score"] == 1.0
 
-    def test_commands_in_the_text(self, play):
-        actions = ["Look:\n```bash\ncat notes.txt\n```", "```bash\necho 5 > answer.txt\n```", "Done."]
+    @pytest.mark.parametrize(
+        "peek",
+        [
+            "Look:\n```bash\ncat notes.txt\n```",
+            "```text\nA listing:\n```bash\ncat notes.txt\n```",
+            "```bash\nls\n  ``` `\ncat notes.txt\n```",
+        ],
+    )
+    def test_commands_in_the_text(self, play, peek):
+        actions = [peek, "```bash\necho 5 > answer.txt\n```", "Done."]
         t = play(actions, command=f"{AGENT} --text", settings={"anti_hack": "block"}).only
-        (call,) = t.steps[0].calls
-        assert call.blocked
-        assert "No such file" in call.text
+        assert any(call.blocked for call in t.steps[0].calls)
+        assert "nothing yet" not in t.steps[0].observation
+        assert "No such file" in t.steps[0].observation
         assert (t.reward, t.hacked) == (1.0, False)
 
     @pytest.mark.parametrize(

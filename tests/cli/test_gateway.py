@@ -160,6 +160,11 @@ def test_idle_sessions_end(serve, tmp_path):
         (("--policy", "null", "--idle", "0"), "--idle"),
         (("--policy", "null", "--key", "a", "--key", "a"), "each --key once"),
         (("--policy", "null", "--max-calls", "0"), "calls"),
+        (("--policy", "null", "--port", "70000"), "port <= 65535"),
+        (("--policy", "null", "--seed", "-1"), "seed"),
+        (("--policy", "null", "--host", ""), "host"),
+        (("--policy", "null", "--out", ""), "--out"),
+        (("--policy", "null", "--out", f"{__file__}/runs"), "Not a directory"),
         (("--policy", "null", "--key", "a b\n"), "printable ASCII"),
     ],
 )
@@ -168,6 +173,27 @@ def test_bad_use(call, words, says, monkeypatch):
     called = call("gateway", *words)
     assert called.code == 2
     assert says in called.complaint
+
+
+def test_a_server_that_ends_by_itself_is_no_success(call, monkeypatch, tmp_path):
+    def ask_and_kill(args, served, keys, token):
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        served.open("k")
+        assert httpx.post(
+            f"{served.url}/v1/chat/completions", json=body, headers={"x-api-key": "k"}
+        ).is_success
+        served._running._server.should_exit = True
+        served._running.thread.join()
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(gateway, "_announce", ask_and_kill)
+    called = call("gateway", "--policy", "null", "--out", tmp_path / "out")
+    assert (called.code, called.err) == (3, "agentgym: the gateway's server ended by itself\n")
+    (trajectory,) = written(tmp_path).values()
+    assert (trajectory.reward, trajectory.infrastructure_error) == (
+        None,
+        "the gateway's server ended by itself",
+    )
 
 
 def test_what_it_prints(call, monkeypatch):

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -258,7 +259,7 @@ def test_a_request_id_in_the_header(serve):
 
 
 def test_ids_reach_who_asks_for_them(serve):
-    gateway = serve(policy := Says("yes"))
+    gateway = serve(Says("yes"))
     session = gateway.open()
     body = openai_client(gateway, session.key).chat.completions.create(
         model="m", messages=GO, extra_body={"return_token_ids": True, "logprobs": True}
@@ -268,7 +269,26 @@ def test_ids_reach_who_asks_for_them(serve):
     assert [*body.prompt_token_ids, *sampled] == segment.token_ids
     assert decode(segment.token_ids) == [("user", "go"), ("assistant", "yes")]
     assert [e.logprob for e in body.choices[0].logprobs.content] == segment.logprobs[-len(sampled) :]
-    assert policy.name == gateway.policy.name
+
+
+def test_how_long_a_prompt_is(serve):
+    """It is counted as the policy would read it, and is no call."""
+    gateway = serve(Says("yes"), tokens=lambda conversation: sum(len(m.content) for m in conversation))
+    session = gateway.open()
+    count = anthropic_client(gateway, session.key).messages.count_tokens
+    assert count(model="m", system="sys", messages=GO).input_tokens == 5
+    told = count(model="m", system="sys", messages=GO, tools=[ANTHROPIC_TOOL]).input_tokens
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\[0\].role"):
+        count(model="m", messages=[{"role": "judge", "content": "x"}])
+    with pytest.raises(anthropic.AuthenticationError):
+        anthropic_client(gateway, "other").messages.count_tokens(model="m", messages=GO)
+    assert session.calls == 0
+    anthropic_client(gateway, session.key).messages.create(
+        model="m", max_tokens=1, system="sys", messages=GO, tools=[ANTHROPIC_TOOL]
+    )
+    (step,) = gateway.close_session(session.key).steps
+    assert told == sum(len(text) for _, text in decode(session._pending[0].reply.prompt_ids))
+    assert (step.action, step.kind) == ("yes", "turn")
 
 
 def test_models(serve):
@@ -435,6 +455,7 @@ def test_opening_is_checked(serve):
     gateway = serve(Says("yes"), limits=Limits(sessions=2))
     gateway.open("a", id="x")
     for wrong, why in (
+        ({"seed": -1}, "seed to be a whole number >= 0"),
         ({"key": "a"}, "no open session has"),
         ({"id": "x"}, "no trajectory has"),
         ({"key": " "}, "ASCII"),
@@ -448,6 +469,44 @@ def test_opening_is_checked(serve):
     gateway.open("b")
     with pytest.raises(UsageError, match="no open session"):
         gateway.close_session("c")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"port": 70_000}, "port <= 65535"),
+        ({"port": -1}, "port"),
+        ({"host": ""}, "host"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_gateway_is_checked(wrong, why):
+    with pytest.raises(UsageError, match=why):
+        Gateway(Says("yes"), **wrong)
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"), Gateway(Says("yes"), out=tmp_path / "file"):
+        raise AssertionError("sessions would be lost")
+
+
+@pytest.mark.parametrize("key", ["a/b", "a?b%2F#", ".."])
+def test_any_key_can_be_ended_from_outside(serve, key):
+    gateway = serve(Says("yes"), admin_token="token")
+    gateway.open(key)
+    url = f"{gateway.url}/sessions/{urllib.parse.quote(key, safe='').replace('.', '%2E')}"
+    assert httpx.delete(url, headers={"Authorization": "Bearer token"}).status_code == 200
+    assert gateway.sessions == ()
+
+
+@pytest.mark.parametrize("seed", ["-1", '"x"', "1.5", "true"])
+def test_a_seed_from_outside(serve, seed):
+    gateway = serve(Says("yes"), admin_token="token")
+    answer = httpx.post(
+        f"{gateway.url}/sessions", content=f'{{"seed": {seed}}}', headers={"Authorization": "Bearer token"}
+    )
+    assert (answer.status_code, "whole number" in answer.json()["error"]["message"]) == (400, True)
 
 
 def test_a_full_disk_loses_no_session(serve, tmp_path, monkeypatch):

@@ -543,3 +543,34 @@ def test_thoughts_that_come_back_are_known_already():
     program.say("on")
     ask(session, program)
     assert assistant("<think>hm</think>yes") in policy.asked[1]
+
+
+def test_what_comes_after_the_end_is_on_no_record():
+    """A policy may still be at a call when the session ends; the trajectory is written by then."""
+
+    def screen(call, session):
+        return Screened(ToolCall("bash", {"command": "true"}))
+
+    session = make_session(policy := Says(LS), screen=screen)
+    pending, other = (session.begin(ChatProgram.form.read(ChatProgram("s", "go").body()))[0] for _ in "ab")
+    trajectory = session.finish(reward=1.0)
+    (reply,) = policy.act([pending.placed.conversation], seeds=[0])
+    with pytest.raises(Refusal, match="has ended"):
+        session.complete(pending, reply)
+    session.fail(other, RuntimeError("late"))
+    assert [(event.kind, event.data) for event in trajectory.events] == [
+        ("unanswered", {"call": 0}),
+        ("unanswered", {"call": 1}),
+    ]
+    assert (trajectory.steps, trajectory.infrastructure_error) == ([], "")
+
+
+def test_the_prompt_says_when_no_call_is_wanted():
+    """Protocols ask for a call in each message; the last one of a program's conversation is an answer."""
+    session = make_session(policy := Says("done"))
+    ask(session, ChatProgram("s", "go"))
+    told = policy.asked[0][0].content
+    assert told.endswith(
+        "Each message must hold at least one call. "
+        "The one exception: when nothing is left to do, write your answer as plain text without a call."
+    )
