@@ -1,20 +1,27 @@
 """Four experts into one student: on-policy distillation with the right teachers and, for comparison, the wrong ones.
 
-    python -m benchmarks.distill [--seeds 3] [--out runs/distill] [--json FILE]
+    python -m benchmarks.distill [--seeds 3] [--arms student wrong] [--out runs/distill] [--json FILE]
 
-The families are four task types of ALFWorld-v0's invented houses, twenty games each. For each seed:
+The families are four task types of ALFWorld-v0's invented houses, five games each (the split eval_in_distribution, the
+smallest). For each seed:
 
 1. A model from scratch imitates the solver on all four families for a little while: the base, which solves some games.
 2. From the base an expert for each family, which imitates the solver on its family alone (`baselines.cloning`).
 3. From the base a student, which plays all four families itself and is told by each task's expert (`baselines.distill`,
-   `--route task_type`): of the whole vocabulary, or of the sampled tokens alone. It never sees the solver.
-4. The same student with the experts shifted by one: each task is taught by another family's expert.
+   `--route task_type`). It never sees the solver.
+
+| arm | teachers | form |
+|---|---|---|
+| student | each task's own expert | full |
+| wrong | shifted by one: each task is taught by another family's expert | full |
+| forward | each task's own expert | full, KL(teacher, student) |
+| sampled | each task's own expert | sampled |
 
 Everybody is then played on every game of every family, at temperature 1. What is asked is what each family's expert
 has left in the student: the student's share of solved episodes over the expert's. The games are those that all of them
-saw in training: how well the experts do on others is no question here.
+saw in training: how well anybody does on others is no question here.
 
-`--quick` is the size of the test. A folder that holds a finished run is read, not run again.
+What has been run to its end in --out is read, not run again.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,38 +43,26 @@ from baselines.flags import arguments
 from baselines.run import train
 from baselines.tiny import make_model, texts_of
 
-ENV = "agentgym/ALFWorld-v0"
+ENV, SPLIT = "agentgym/ALFWorld-v0", "eval_in_distribution"
 FAMILIES = (
     "pick_and_place_simple",
     "look_at_obj_in_light",
     "pick_clean_then_place_in_recep",
     "pick_heat_then_place_in_recep",
 )
-SHORT = ("place", "look", "clean", "heat")
-TURNS, REPLY = 12, 12  # most turns of an episode, most tokens of a reply
-
-
-class Sizes(NamedTuple):
-    """How much of everything.
-
-    Attributes:
-        base: updates of the base, of 16 demonstrations each.
-        cloning: updates of each expert, of 10 demonstrations each.
-        distilling: updates of a student, of `episodes` episodes each.
-        sampled: updates of the student that hears of the sampled tokens alone.
-        repeats: episodes on each game in the evaluation.
-    """
-
-    base: int
-    cloning: int
-    distilling: int
-    episodes: int
-    sampled: int
-    repeats: int
-
-
-FULL = Sizes(base=70, cloning=40, distilling=50, episodes=16, sampled=60, repeats=2)
-QUICK = Sizes(base=60, cloning=20, distilling=20, episodes=16, sampled=0, repeats=1)
+EXPERTS = ("place", "look", "clean", "heat")
+SHIFTED = (*EXPERTS[1:], EXPERTS[0])
+ARMS: dict[str, tuple[Sequence[str], str]] = {
+    "student": (EXPERTS, "--form full --lr 7e-4"),
+    "wrong": (SHIFTED, "--form full --lr 7e-4"),
+    "forward": (EXPERTS, "--form full --divergence forward --lr 7e-4"),
+    "sampled": (EXPERTS, "--form sampled --lr 3e-4"),
+}
+TURNS, REPLY = 10, 12  # most turns of an episode, most tokens of a reply
+COMMON = (
+    f"--env {ENV} --split {SPLIT} --max-turns {TURNS} --max-new-tokens {REPLY} --eval-every 0 --keep-rollouts 0 "
+    "--checkpoint-every 0 --device cpu"
+)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -76,7 +71,11 @@ def main(words: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=["student", "wrong"])
+    parser.add_argument("--base", type=int, default=50, help="updates of the base, 10 demonstrations each")
+    parser.add_argument("--cloning", type=int, default=25, help="updates of an expert, 5 demonstrations each")
+    parser.add_argument("--distilling", type=int, default=60, help="updates of a student, 10 episodes each")
+    parser.add_argument("--repeats", type=int, default=4, help="episodes on each game in the evaluation")
     parser.add_argument("--out", type=Path, default=Path("runs/distill"), help="folder of the runs")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args(words)
@@ -84,21 +83,14 @@ def main(words: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(1)  # models of this size gain nothing by more
     began = time.process_time()
-    sizes = QUICK if args.quick else FULL
-    seeds = [study(seed, args.out / f"seed-{seed}", sizes) for seed in range(args.seeds)]
+    seeds = [study(seed, args.out / f"seed-{seed}", args) for seed in range(args.seeds)]
     report = summary(seeds) | {"cpu_minutes": (time.process_time() - began) / 60}
     show(report)
     if args.json:
         args.json.write_text(json.dumps({"seeds": seeds, **report}, indent=1) + "\n")
 
 
-COMMON = (
-    f"--env {ENV} --max-turns {TURNS} --max-new-tokens {REPLY} --eval-every 0 --keep-rollouts 0 "
-    "--checkpoint-every 0 --device cpu"
-)
-
-
-def study(seed: int, folder: Path, sizes: Sizes) -> dict[str, list[float]]:
+def study(seed: int, folder: Path, sizes: argparse.Namespace) -> dict[str, list[float]]:
     """One seed: by name of the player, its share of solved episodes in each family. An expert plays its own alone."""
     blank, base = folder / "blank", folder / "base" / "model"
     if not blank.exists():
@@ -118,33 +110,36 @@ def study(seed: int, folder: Path, sizes: Sizes) -> dict[str, list[float]]:
         given = [*words(name, base, FAMILIES, f"--route task_type {flags}"), *teachers]
         run(arguments(distill.Args, "distill", "", given), distill.Distill)
 
-    clone("base", blank, FAMILIES, f"--groups 16 --lr 5e-3 --steps {sizes.base}")
-    for family, name in zip(FAMILIES, SHORT, strict=True):
-        clone(name, base, [family], f"--groups 10 --lr 3e-3 --steps {sizes.cloning}")
-    full = f"--form full --groups {sizes.episodes} --group-size 1 --lr 3e-3 --steps {sizes.distilling}"
-    distilled("student", SHORT, full)
-    distilled("wrong", (*SHORT[1:], SHORT[0]), full)
-    players = ["base", "student", "wrong"]
-    if sizes.sampled:
-        flags = f"--form sampled --groups {sizes.episodes} --group-size 1 --lr 1e-3 --steps {sizes.sampled}"
-        distilled("sampled", SHORT, flags)
-        players.append("sampled")
-    experts = [success(folder / name / "model", [n], sizes)[0] for n, name in enumerate(SHORT)]
-    return {"expert": experts} | {name: success(folder / name / "model", range(4), sizes) for name in players}
+    clone("base", blank, FAMILIES, f"--groups 10 --lr 5e-3 --steps {sizes.base}")
+    for family, name in zip(FAMILIES, EXPERTS, strict=True):
+        clone(name, base, [family], f"--groups 5 --lr 3e-3 --steps {sizes.cloning}")
+    for name in sizes.arms:
+        experts, form = ARMS[name]
+        distilled(name, experts, f"{form} --groups 10 --group-size 1 --steps {sizes.distilling}")
+    own = [success(folder / name / "model", [n], sizes.repeats)[0] for n, name in enumerate(EXPERTS)]
+    players = ["base", *sizes.arms]
+    return {"expert": own} | {
+        name: success(folder / name / "model", range(4), sizes.repeats) for name in players
+    }
 
 
 def vocabulary() -> list[str]:
     """What is read and written in these games, mistakes included."""
-    games: list[tuple[str, int | None]] = [("gold", None), ("random", 120), ("null", 1)]
+    games: list[tuple[str, int | None]] = [("gold", None), ("random", 60), ("null", 1)]
     return [
         text
         for policy, episodes in games
-        for text in texts_of(collect(ENV, policy, episodes=episodes, env_kwargs={"max_turns": TURNS}))
+        for text in texts_of(collect(ENV, policy, episodes=episodes, env_kwargs=keywords(FAMILIES)))
     ]
 
 
+def keywords(families: Sequence[str]) -> dict[str, Any]:
+    """Of the environment, for these families."""
+    return {"task_types": list(families), "split": SPLIT, "max_turns": TURNS}
+
+
 def types(families: Sequence[str]) -> str:
-    """The keyword of the environment for these families."""
+    """The keyword of a command line for these families."""
     return "task_types=" + json.dumps(list(families))
 
 
@@ -154,47 +149,42 @@ def run(args: Any, build: Callable[..., Any]) -> None:
         train(args, build.__name__.lower(), build)
 
 
-def success(model: Path, families: Sequence[int], sizes: Sizes) -> list[float]:
+def success(model: Path, families: Sequence[int], repeats: int) -> list[float]:
     """Share of solved episodes in each of these families, over all of its games."""
     policy = HFPolicy(model, max_new_tokens=REPLY, max_batch=64)
+    how: dict[str, Any] = {"group_size": repeats, "seed": 7, "lockstep": True, "workers": 64}
     found = []
     for family in families:
-        kwargs = {"task_types": [FAMILIES[family]], "max_turns": TURNS}
-        played = collect(ENV, policy, episodes=None, group_size=sizes.repeats, seed=7, lockstep=True, workers=64,
-                         env_kwargs=kwargs)  # fmt: skip
+        played = collect(ENV, policy, episodes=None, env_kwargs=keywords([FAMILIES[family]]), **how)
         found.append(float(np.mean([bool(t.resolved) for t in played])))
     return found
 
 
 def summary(seeds: Sequence[dict[str, list[float]]]) -> dict[str, Any]:
-    """Means over seeds by player and family; of each student what is kept, with an interval over seeds and families."""
+    """Means over seeds, by player and family, and what of the experts is kept.
+
+    Kept is the mean over seeds of the share of the experts' mean success, with a 95 % interval that resamples seeds;
+    and the share in the worst family, seeds together.
+    """
     means = {name: np.mean([seed[name] for seed in seeds], axis=0).tolist() for name in seeds[0]}
     kept: dict[str, dict[str, Any]] = {}
     for name in means.keys() - {"expert"}:
-        shares = [[s / e for s, e in zip(seed[name], seed["expert"], strict=True)] for seed in seeds]
-        flat, groups = (
-            [share for of in shares for share in of],
-            [n for n, of in enumerate(shares) for _ in of],
-        )
-        kept[name] = {
-            "mean": float(np.mean(flat)),
-            "worst": min(flat),
-            "interval": bootstrap_interval(flat, groups=groups),
-        }
+        shares = [sum(seed[name]) / sum(seed["expert"]) for seed in seeds]
+        worst = min(s / e for s, e in zip(means[name], means["expert"], strict=True))
+        kept[name] = {"mean": float(np.mean(shares)), "interval": bootstrap_interval(shares), "worst": worst}
     return {"solved": means, "kept": kept}
 
 
 def show(report: dict[str, Any]) -> None:
     """The table, in Markdown."""
-    print("| player | " + " | ".join(SHORT) + " | kept of the expert | worst |\n|---|" + "---|" * 6)
+    print("| player | " + " | ".join(EXPERTS) + " | kept of the experts | worst family |\n|---|" + "---|" * 6)
     for name, solved in report["solved"].items():
-        kept = report["kept"].get(name)
-        interval = (
-            "" if kept is None or kept["interval"] is None else "{:.2f} to {:.2f}".format(*kept["interval"])
-        )
-        share = "" if kept is None else f"{kept['mean']:.2f} ({interval})"
-        worst = "" if kept is None else f"{kept['worst']:.2f}"
-        print(f"| {name} | " + " | ".join(f"{of:.2f}" for of in solved) + f" | {share} | {worst} |")
+        kept, last = report["kept"].get(name), " | |"
+        if kept is not None:
+            interval = kept["interval"]
+            span = "" if interval is None else f" ({interval[0]:.2f} to {interval[1]:.2f})"
+            last = f"{kept['mean']:.2f}{span} | {kept['worst']:.2f} |"
+        print(f"| {name} | " + " | ".join(f"{of:.2f}" for of in solved) + f" | {last}")
     print(f"\n{report['cpu_minutes']:.1f} CPU minutes")
 
 
