@@ -31,6 +31,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.stats
 
 from agentgym.credit import value_metrics
 from agentgym.verifiers.agreement import kendall_tau
@@ -57,11 +57,12 @@ from baselines.logs import read_lines
 from baselines.metrics import Costs
 from baselines.parallel import Ranks
 from baselines.plain_critics import ConstantCritic, ScalarCritic
+from benchmarks.arms import mean_and_half
 from benchmarks.genac_worlds import WORLDS, Example, Sampler, World, asked, model_of
 
 KINDS = ("generative", "scalar", "constant")
 BASELINES: tuple[Baseline, ...] = ("state", "batch", "none")
-LESSON_LR, OUTCOME_LR = 4e-3, 1e-3  # outcomes are noisier than lessons, and take smaller steps
+LESSON_LR, OUTCOME_LR = 1.5e-3, 3e-4  # outcomes are noisier than lessons, and take smaller steps
 COLUMNS = ("mse", "tau", "ece", "penalised", "parse", "pulled", "critic_tokens")
 
 Figures: TypeAlias = dict[tuple[str, str], dict[str, float]]  # by how a critic learnt, and set
@@ -77,7 +78,7 @@ class Budget:
         judged: states of each set that a critic is judged on.
     """
 
-    imitated: int = 260
+    imitated: int = 300
     few: int = 16
     learnt: int = 4
     drifting: int = 5
@@ -235,17 +236,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> str:
     lines = ["| world | set | critic | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 3) + "|"]
     for key, members in sorted(groups.items()):
         cells = [[row[name] for row in members if name in row] for name in COLUMNS]
-        lines.append(f"| {' | '.join(key)} | " + " | ".join(interval(c) if c else "" for c in cells) + " |")
+        lines.append(f"| {' | '.join(key)} | " + " | ".join(cell(c) if c else "" for c in cells) + " |")
     return "\n".join(lines)
 
 
-def interval(numbers: Sequence[float]) -> str:
-    """Mean and half width of its 95 % t interval."""
-    mean = np.mean(numbers)
-    if len(numbers) < 2:
-        return f"{mean:.3f}"
-    half = scipy.stats.t.ppf(0.975, len(numbers) - 1) * np.std(numbers, ddof=1) / np.sqrt(len(numbers))
-    return f"{mean:.3f} +- {half:.3f}"
+def cell(numbers: Sequence[float]) -> str:
+    """Mean and half width of its interval, as far as there are several."""
+    mean, half = mean_and_half(numbers)
+    return f"{mean:.3f}" if math.isnan(half) else f"{mean:.3f}±{half:.3f}"
 
 
 def main() -> None:

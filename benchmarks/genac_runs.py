@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from baselines.logs import METRICS, read_lines
-from benchmarks.genac import interval
+from benchmarks.genac import cell
 
 BUDGETS = {
     "actor tokens": ("cost/generated_tokens",),
@@ -87,7 +87,7 @@ def table(curves: dict[str, list[list[Point]]], budget: str, points: int) -> str
         "|---" * (points + 1) + "|",
     ]
     for name, runs in sorted(curves.items()):
-        cells = [interval([at(run, budget, limit) for run in runs]) for limit in limits]
+        cells = [cell([at(run, budget, limit) for run in runs]) for limit in limits]
         lines.append(f"| {name} ({len(runs)} seeds) | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

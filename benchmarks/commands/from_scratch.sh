@@ -1,5 +1,5 @@
 #!/bin/sh
-# The table of "From scratch" in docs/training.md, from the root of a clone. Some CPU minutes; its runs stay in
-# runs/from_scratch, and the command goes on where it was stopped.
+# The study "From scratch" of docs/training.md, from the root of a clone. Its runs stay in runs/from_scratch, and the
+# command goes on where it was stopped.
 set -e
 python -m benchmarks.from_scratch

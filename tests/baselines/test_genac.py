@@ -281,6 +281,8 @@ class Killed(BaseException):
 @pytest.mark.slow
 @pytest.mark.parametrize("critic", ["generative", "scalar", "constant"])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(model, critic, tmp_path, monkeypatch):
+    # Untrained words hold no answer, and a critic without one learns nothing: here any text is one.
+    monkeypatch.setattr("baselines.critic.parse", lambda text: len(text) % 11 / 10)
     words = ["--model", model, *SMALL, "--sft", 1, "--warmup", 1, "--critic", critic, "--baseline", "none",
              "--critic-minibatches", 2, "--eval-every", 0, "--checkpoint-every", 2, "--steps", 5]  # fmt: skip
 

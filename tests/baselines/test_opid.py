@@ -462,7 +462,7 @@ def test_the_packaged_model_analyses_rollouts():
     from baselines.skills import LanguageAnalyser, ask_policy
 
     try:
-        policy = make_policy("hf:smollm2", max_new_tokens=96, temperature=0.0, device="cpu", cache_tokens=0)
+        policy = make_policy("hf:smollm2", max_new_tokens=48, temperature=0.0, device="cpu", cache_tokens=0)
     except MissingDependency as error:
         pytest.skip(str(error))
     (trajectory,) = collect("agentgym/Relay-v0", "gold", episodes=1, env_kwargs={"hops": 1})
