@@ -1,6 +1,6 @@
 """A transformer from scratch learns a world with a key and a door under compaction: cloned, then GRPO and PPO.
 
-    python -m benchmarks.from_scratch [--seeds 3] [--updates 15] [--out runs/from_scratch] [--json FILE]
+    python -m benchmarks.from_scratch [--seeds 3] [--updates 60] [--out runs/from_scratch] [--json FILE]
 
 The world is `agentgym/Relay-v0`: a word (the key) is learnt at the first turn and needed at the last one (the door), 8
 signposts later. The context does not hold the way: on it the policy has to write a summary, and what that leaves out is
@@ -8,10 +8,10 @@ gone. A wrong turn costs 1/8 of the return.
 
 A Llama of two layers and width 32 with random weights first imitates `Courier`, which makes the moves, errs at one
 signpost in ten, and writes the word into the summary only every other time. Then it trains on the reward, with the
-trainers and flags that anybody has: 32 episodes an update, on the CPU.
+trainers and flags that anybody has: 24 episodes an update, on the CPU.
 
-- grpo: 4 groups of 8.
-- ppo: 32 single episodes, a critic of its own; `--across stitch`, lambda 0.95 (`docs/credit.md`).
+- grpo: 3 groups of 8.
+- ppo: 24 single episodes, a critic of its own; `--across stitch`, lambda 0.95 (`docs/credit.md`).
 
 Reported: mean return of the training episodes at the start and over the last three updates, and on held-out tasks
 before and after, with the share of words delivered there; means over seeds (of tasks, sampling and critic; the cloned
@@ -37,6 +37,7 @@ from baselines.tiny import make_model, texts_of
 from benchmarks.arms import shown, train
 
 HOPS, CHOICES, ERROR, KEEP = 8, 8, 0.1, 0.5
+EVERY = 15  # updates between evaluations
 WORLD: dict[str, Any] = {"hops": HOPS, "choices": CHOICES, "slip": 1 / HOPS}
 CONTEXT: dict[str, Any] = {
     "compact": 320,
@@ -45,11 +46,11 @@ CONTEXT: dict[str, Any] = {
     "summarizer": "policy",
     "tokens": "chars",
 }
-CLONING = "--groups 16 --lr 5e-3 --eval-every 0 --checkpoint-every 0 --keep-rollouts 0"
-RL = "--lr 1e-3 --keep-rollouts 0 --checkpoint-every 0 --eval-episodes 32 --pack-tokens 8192"
-PPO = "--groups 32 --across stitch --lam 0.95 --returns-lam 1 --critic-lr 3e-3 --warmup 2 --whiten"
+CLONING = "--groups 8 --lr 5e-3 --eval-every 0 --checkpoint-every 0 --keep-rollouts 0"
+RL = "--lr 1e-3 --keep-rollouts 0 --checkpoint-every 0 --eval-episodes 24 --pack-tokens 8192"
+PPO = "--groups 24 --across stitch --lam 0.95 --returns-lam 1 --critic-lr 3e-3 --warmup 2 --whiten"
 ARMS: dict[str, tuple[str, str]] = {
-    "grpo": ("grpo", "--groups 4 --group-size 8"),
+    "grpo": ("grpo", "--groups 3 --group-size 8"),
     "ppo": ("ppo", PPO),
 }
 
@@ -105,7 +106,7 @@ def measure(arm: str, seed: int, model: Path, folder: Path, updates: int) -> dic
     """One run's row."""
     trainer, options = ARMS[arm]
     out = folder / f"{arm}-{seed}"
-    steps = f"--steps {updates} --eval-every {updates} --seed {seed}"
+    steps = f"--steps {updates} --eval-every {EVERY} --seed {seed}"
     lines = train(trainer, out, flags(model), RL, options, steps)
     curve = [line["rollout/return"] for line in lines if "rollout/return" in line]
     row = {
@@ -158,11 +159,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cloning", type=int, default=120, help="updates of the imitation")
-    parser.add_argument("--updates", type=int, default=15, help="of each arm")
+    parser.add_argument("--cloning", type=int, default=320, help="updates of the imitation")
+    parser.add_argument("--updates", type=int, default=60, help=f"of each arm, a multiple of {EVERY}")
     parser.add_argument("--out", type=Path, default=Path("runs/from_scratch"))
     parser.add_argument("--json", type=Path, help="also write all rows here")
     args = parser.parse_args()
+    if args.updates < EVERY or args.updates % EVERY:
+        raise SystemExit(f"expected --updates to be a multiple of {EVERY}, got {args.updates}")
     model = beginner(args.out, args.cloning)
     rows = [measure(arm, seed, model, args.out, args.updates) for arm in ARMS for seed in range(args.seeds)]
     print_table(rows)
