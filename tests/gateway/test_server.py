@@ -333,7 +333,13 @@ def test_sixty_four_sessions_at_once_do_not_mix(serve):
             program.take(answer.json(), None)
             program.say(f"session {n}, turn {turn + 1}")
 
-    with httpx.Client(base_url=gateway.url, timeout=60) as http, ThreadPoolExecutor(64) as threads:
+    keep = httpx.Limits(
+        max_connections=64, max_keepalive_connections=64
+    )  # none is closed under another thread
+    with (
+        httpx.Client(base_url=gateway.url, timeout=60, limits=keep) as http,
+        ThreadPoolExecutor(64) as threads,
+    ):
         list(threads.map(play, range(64)))
     assert policy.largest > 1
     for n, key in enumerate(keys):
