@@ -4,9 +4,10 @@ Random weights write no valid move in most environments, so no reward tells them
 (the environment's own solver, or any `module:attribute`), its messages are written in the model's tokens, in the
 contexts that the model itself would have read (compactions included), and the model learns to write the same.
 
-What is minimised is the mean negative log-probability of the demonstrator's tokens at temperature 1, end of turn
-included: `imitation/loss`, in nats. Every update plays new demonstrations and takes one step of the optimizer; tasks
-come again once all have come. `rollout/...` is about the demonstrator, `eval/...` about the model.
+What is minimised is the mean negative log-probability of the demonstrator's tokens at temperature 1 (with --data at
+--temperature), end of turn included: `imitation/loss`, in nats. Every update plays new demonstrations and takes one
+step of the optimizer; tasks come again once all have come. `rollout/...` is about the demonstrator, `eval/...` about
+the model.
 
 Left out: querying the demonstrator in states that the model comes to (DAgger).
 
@@ -54,7 +55,7 @@ class Args(RunArgs):
     demonstrator: str = "gold"
     """Who is imitated: gold (the environment's own solver), or any policy without a model, such as module:attribute."""
     solved_only: bool = False
-    """Learn from demonstrations that the verifier passed, and from no other."""
+    """Learn from demonstrations that the verifier passed, without a hack, and from no other."""
 
     def check(self) -> None:
         """See `RunArgs.check`."""
@@ -140,7 +141,7 @@ class Cloning(Learner):
         played = rollouts.play(self.args.groups)
         if not self.args.solved_only:
             return played
-        solved = [t for t in played if t.resolved]
+        solved = [t for t in played if t.outcome == "clean_resolved"]
         if not solved:
             raise UsageError(
                 f"expected demonstrations that solve their tasks, got none in {len(played)} episodes"

@@ -21,8 +21,8 @@ __all__ = ["ANSWER_END", "Agent", "State", "answer", "parse", "span_starts", "st
 ANSWER_END = "</answer>"
 SCALE = 10  # the largest answer
 INSTRUCTIONS = (
-    "You judge an agent in the middle of a task. Predict the score it will have at the end, as a whole number from 0 "
-    "(no chance) to 10 (full score for certain).\n"
+    "You judge an agent in the middle of a task. Predict the score it will still get, from here to the end, as a whole "
+    "number from 0 (no chance) to 10 (full score for certain).\n"
     "1. How hard is the task?\n"
     "2. Which progress, mistakes or confusion does the run show so far?\n"
     "3. How likely is success if this agent goes on, with the budget that is left?\n"

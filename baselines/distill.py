@@ -61,7 +61,7 @@ from baselines.policy import Beside, Tokens
 from baselines.rollouts import Array, Batch, Rollouts
 from baselines.routing import Hints, Routes
 from baselines.run import train
-from baselines.teachers import SELF, LocalTeacher, open_teachers, places_of
+from baselines.teachers import SELF, LocalTeacher, is_served, open_teachers, places_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Args(grpo.Args):
     """Weight of the outcome's advantage (--estimator); 0: the teacher alone."""
     hint: str | None = None
     """What only the teacher reads, at the end of the first message: a field of the task's data, a JSON file
-    {task id: text}, or sibling (what a rollout of the same group wrote that solved the task)."""
+    {task id: text}, or sibling (what a rollout of the same group wrote that solved it)."""
 
     def check(self) -> None:
         """See `RunArgs.check`."""
@@ -95,7 +95,12 @@ class Args(grpo.Args):
         check_whole(self, "draws", least=2)  # each is the others' baseline
         if self.divergence == "forward" and self.form != "full":
             raise UsageError("--divergence forward needs the teacher's whole distribution: --form full")
-        own = SELF in places_of(self.teacher).values()
+        places = places_of(self.teacher).values()
+        if self.temperature != 1 and any(map(is_served, places)):
+            raise UsageError(
+                f"a served teacher scores at 1: expected --temperature 1, got {self.temperature:g}"
+            )
+        own = SELF in places
         if own and self.hint is None:
             raise UsageError("--teacher self knows no more than the student; give it something with --hint")
         if own and self.form != "sampled" and self.shard:

@@ -2,9 +2,9 @@
 
 The critic (arXiv 2604.10701) is a language model of its own. It is told who acts, how that agent did of late, the run
 so far and the budget that is left; it writes reasons and answers with a whole number from 0 to 10: ten times the score
-that it expects. It is asked before the first token of each reply and before tokens that the policy itself found
-unlikely; the tokens from one such state to the next share one advantage. Training has three stages, each so many
-updates long:
+that it expects from there on. It is asked before the first token of each reply and before tokens that the policy
+itself found unlikely; the tokens from one such state to the next share one advantage. Training has three stages, each
+so many updates long:
 
     --sft N       the critic imitates the rationales of a teacher (`--teacher`, see rationales.py); the actor rests
     --warmup N    the critic learns from outcomes by REINFORCE; the actor rests
@@ -43,7 +43,7 @@ import numpy as np
 
 from agentgym.cli import guarded
 from agentgym.cli.arguments import constructor_errors
-from agentgym.credit import add_reward, span_gae, whiten
+from agentgym.credit import span_gae, whiten
 from agentgym.errors import UsageError
 from agentgym.messages import Conversation
 from agentgym.rollout import make_env
@@ -209,7 +209,7 @@ class GenAC(PolicyLearner):
         """Judge the batch's states, then teach critic and actor what the stage says; the numbers to log."""
         args = self.args
         spans = self._spans(batch)
-        rewards = _paid(batch)
+        rewards = batch.paid()
         nothing = np.zeros(len(spans.states))
         outcomes, _ = self._credit(batch, rewards, spans, nothing, lam=1.0)  # (S,)
         if outcomes.min() < 0 or outcomes.max() > 1 + 1e-9:
@@ -356,18 +356,6 @@ class GenAC(PolicyLearner):
         self.agent = replace(self.agent, success=state["success"])
         if isinstance(self.critic, ModelCritic):
             sharding.load_optimizer(self.critic.optimizer, state["critic_optimizer"])
-
-
-def _paid(batch: Batch) -> list[Array]:
-    """Per segment (T_k,): what was paid; a sub-agent's chain is paid what its trajectory brought."""
-    rewards, masks = batch.rewards, batch.masks
-    for chain, n, leads in batch.chains:
-        if not leads:
-            missing = float(batch.returns[n]) - sum(float(rewards[k].sum()) for k in chain)
-            paid = add_reward([rewards[k] for k in chain], [masks[k] for k in chain], missing)
-            for k, row in zip(chain, paid, strict=True):
-                rewards[k] = row
-    return rewards
 
 
 def _max_turns(world: World, model: str) -> int | None:

@@ -30,6 +30,9 @@ class Histories:
     def __init__(self, tokenizer: Any, end_ids: Collection[int]) -> None:
         self._tokenizer = tokenizer
         self._ends = frozenset(end_ids)
+        empty = [{"role": "user", "content": ""}]
+        markup = tokenizer.apply_chat_template(empty, add_generation_prompt=True, tokenize=False)
+        self._markup = self._decode(self._encode(markup))
 
     def edited(
         self, segment: Segment, row: Row, message: int, edit: Edit, replies: Sequence[Sampled]
@@ -46,7 +49,8 @@ class Histories:
 
         Returns:
             A row that ends with the last of these replies and in which their trainable tokens alone are trainable, in
-            the order of `positions`; None where the message's tokens can't be found or written again.
+            the order of `positions`; None where the message's tokens can't be found or written again, or it says so
+            little ("", "user") that it can't be told from what the template writes around it.
         """
         start, stop, first = self._stretch(segment, message)
         changed = self._rewrite(segment, slice(start, stop), segment.messages[first : message + 1], edit)
@@ -91,6 +95,8 @@ class Histories:
             if begin < 0:
                 return None
             at = begin + len(content)
+        if content in self._markup:
+            return None
         new = self._encode(text[:begin] + edit(content) + text[at:])
         return new[lead:] if new[:lead] == old[:lead] else None
 

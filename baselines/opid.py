@@ -49,6 +49,7 @@ import gymnasium
 import numpy as np
 
 from agentgym.cli import guarded
+from agentgym.cli.arguments import constructor_errors
 from agentgym.credit import group_advantages
 from agentgym.endpoint import Endpoint
 from agentgym.errors import UsageError, nearest
@@ -297,7 +298,8 @@ class OPID(GRPO):
         if name == "rules":
             return RuleAnalyser(args.step_skills)
         if name in _SOLVER:
-            env = gymnasium.make(args.env, **args.stack.keywords(f"hf:{args.model}")["env_kwargs"])
+            with constructor_errors():
+                env = gymnasium.make(args.env, **args.stack.keywords(f"hf:{args.model}")["env_kwargs"])
             return SolverAnalyser(env, name, most_steps=args.step_skills, seed=args.seed)  # type: ignore[arg-type]
         if name == "policy":
             policy = HFPolicy(

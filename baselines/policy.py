@@ -183,10 +183,15 @@ class PolicyLearner(Learner):
             Numbers to log.
         """
         args = self.settings
-        advantages, sampled = batch.on_tokens(credit), batch.on_tokens(batch.sampled)
-        numbers: dict[str, Any] = {"advantage": advantages, "sampled": sampled, **more}  # by segment, (M_k,)
-        if args.old == "sampled" or (args.data is not None and not self.any_data):
-            numbers["old"] = sampled
+        advantages = batch.on_tokens(credit)
+        numbers: dict[str, Any] = {"advantage": advantages, **more}  # by segment, (M_k,)
+        imitates = (
+            args.data is not None and self.any_data
+        )  # others wrote, and may not have told how likely that was
+        if not imitates:
+            numbers["sampled"] = batch.on_tokens(batch.sampled)
+        if not imitates and (args.old == "sampled" or args.data is not None):
+            numbers["old"] = numbers["sampled"]
         elif (
             args.epochs * args.minibatches > 1
         ):  # with a single step the weights in training are those that sampled
@@ -260,7 +265,8 @@ class PolicyLearner(Learner):
             rows=rows if args.loss == "gspo" else None,
         )
         stats["entropy"] = entropy.mean().item()
-        stats["mismatch"] = (old - tokens["sampled"]).abs().mean().item()
+        if "sampled" in tokens:
+            stats["mismatch"] = (old - tokens["sampled"]).abs().mean().item()
         if args.entropy_coef:
             loss = loss - args.entropy_coef * (tokens["weight"] * entropy).sum()
         if "first" in tokens:

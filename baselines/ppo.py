@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from agentgym.cli import guarded
-from agentgym.credit import LengthAdaptive, add_reward, segment_gae, value_metrics, whiten
+from agentgym.credit import LengthAdaptive, segment_gae, value_metrics, whiten
 from agentgym.errors import UsageError
 from baselines import checkpoints, sharding
 from baselines.actor import Critic, Pack
@@ -152,7 +152,7 @@ class PPO(PolicyLearner):
 
     def _estimate(self, batch: Batch, values: list[Array], after: Array) -> tuple[list[Array], list[Array]]:
         """Advantages and value targets, per segment (T_k,)."""
-        args, masks, rewards = self.args, batch.masks, self._rewards(batch)
+        args, masks, rewards = self.args, batch.masks, batch.paid(self.args.sub_agents)
         advantages: list[Array] = [np.zeros(0)] * len(masks)
         returns: list[Array] = [np.zeros(0)] * len(masks)
         ends = self._ends(batch, after)
@@ -179,19 +179,6 @@ class PPO(PolicyLearner):
             return {}
         leading = [(chain, n) for chain, n, leads in batch.chains if leads]
         return {n: float(after[chain[-1]]) for chain, n in leading if batch.trajectories[n].truncated}
-
-    def _rewards(self, batch: Batch) -> list[Array]:
-        """Per segment (T_k,): what was paid, and to a sub-agent's chain what its trajectory brought."""
-        rewards, masks = batch.rewards, batch.masks
-        for chain, n, leads in batch.chains:
-            if self.args.sub_agents != "own" and not leads:
-                more = float(batch.returns[n])
-                if self.args.sub_agents == "team":
-                    more -= sum(float(rewards[k].sum()) for k in chain)
-                paid = add_reward([rewards[k] for k in chain], [masks[k] for k in chain], more)
-                for k, row in zip(chain, paid, strict=True):
-                    rewards[k] = row
-        return rewards
 
     # -- the critic ----------------------------------------------------------------------------------------------------
 
@@ -267,7 +254,7 @@ class PPO(PolicyLearner):
     def _quality(self, batch: Batch, values: list[Array]) -> dict[str, float]:
         """How good the values were, before this batch taught them anything, beside what came of the states."""
         came: list[Array] = [np.zeros(0)] * len(values)
-        rewards = self._rewards(batch)
+        rewards = batch.paid(self.args.sub_agents)
         for chain, *_ in batch.chains:
             parts = [[of[k] for k in chain] for of in (rewards, values, batch.masks)]
             # With lambda 1 and no bootstrap: discounted sums of rewards, whatever the values.

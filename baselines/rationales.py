@@ -74,15 +74,19 @@ def teacher_of(name: str) -> Teacher:
 def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rationales:
     """Ask a teacher about every state, several at a time.
 
-    A text ends with its first answer; what a teacher writes after it is left out, as the critic stops there too.
+    A text ends with its first closing tag; what a teacher writes after it is left out, as the critic stops there too.
+
+    Raises:
+        UsageError: a teacher of one's own gave something else than text.
     """
     with ThreadPoolExecutor(_WORKERS) as threads:
         said = list(threads.map(lambda state: teacher(state, agent), states))
-    kept = [
-        (n, text[: text.index(ANSWER_END) + len(ANSWER_END)])
-        for n, text in enumerate(said)
-        if text is not None and parse(text) is not None
-    ]
+    for text in said:
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"expected a teacher to write text, or None, got {text!r:.60}")
+    # Cut before it is read: what a stray tag cuts off is no answer, to the critic either.
+    cut = [None if text is None else "".join(text.partition(ANSWER_END)[:2]) for text in said]
+    kept = [(n, text) for n, text in enumerate(cut) if text is not None and parse(text) is not None]
     return Rationales([n for n, _ in kept], [text for _, text in kept], 1 - len(kept) / len(states))
 
 

@@ -11,7 +11,8 @@ sampled them and the weights that are trained on them.
   older than `--max-age` does not begin.
 
 Policy gradients weigh such tokens by the ratio to the probability that they were sampled with, as recorded. Algorithms
-that imitate (`any_data`) take any tokens of the same vocabulary, and none of this is asked.
+that imitate (`any_data`) take any tokens of the same vocabulary, and none of this is asked: no log-probs are needed,
+and the tokens are scored at the temperature that the student itself plays at (`--temperature`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Protocol
 import numpy as np
 
 from agentgym.cli.arguments import read_run
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
 from agentgym.trajectory.records import Trajectory
 from baselines.actor import Actor
 from baselines.flags import RunArgs
@@ -57,7 +58,8 @@ class Recorded(Rollouts):
         kept: the trajectories.
 
     Raises:
-        UsageError: there is no such run; it is of another environment; siblings are wanted, and no task has two.
+        UsageError: there is no such run; it is of another environment or of tasks that would not be played, such as
+            those of another split; siblings are wanted, and no task has two.
     """
 
     def __init__(self, path: str, live: Rollouts) -> None:
@@ -73,6 +75,7 @@ class Recorded(Rollouts):
         by_task: defaultdict[tuple[str, str], list[Trajectory]] = defaultdict(list)
         for trajectory in self.kept:
             trajectory.extra["env"] = self._world(trajectory)
+            self._check_task(trajectory)
             by_task[trajectory.extra["env"], trajectory.task_id].append(trajectory)
         size = self.group_size
         self._groups = [own[at : at + size] for own in by_task.values() for at in range(0, len(own), size)]
@@ -93,6 +96,13 @@ class Recorded(Rollouts):
         self.position += groups
         self.played += found
         return found
+
+    def read_at(self, temperature: float) -> None:
+        """Let all tokens be scored at one temperature, whatever they were written at: 0, or one that nobody told."""
+        for trajectory in self.kept:
+            for segment in trajectory.segments:
+                for sampled in segment.sampled:
+                    sampled.temperature = temperature
 
     def check_age(self, updates: int, max_age: int) -> None:
         """Refuse a run in which a trajectory would grow too old.
@@ -170,6 +180,16 @@ class Recorded(Rollouts):
             )
         return fitting[0]
 
+    def _check_task(self, trajectory: Trajectory) -> None:
+        """Raise unless it would be played, where an environment lists its tasks: others may be those of evaluation."""
+        world = trajectory.extra["env"]
+        known = [task for name, task in self.pool if name == world]
+        if known and (world, trajectory.task_id) not in self.pool:
+            raise UsageError(
+                f"{self.file}: expected episodes of the {len(known)} tasks that {world} would play, got one of "
+                f"{trajectory.task_id!r}; see --tasks, and split of --set{nearest(trajectory.task_id, known)}"
+            )
+
 
 def version_of(trajectory: Trajectory) -> int:
     """Number of the oldest weights that answered in a trajectory; 0 where no reply says one.
@@ -197,7 +217,9 @@ def open_data(args: RunArgs, live: Rollouts, learner: _Learner) -> Recorded:
     assert args.data is not None
     recorded = Recorded(args.data, live)
     recorded.check_tokens(learner.actor)
-    if not learner.any_data:
+    if learner.any_data:
+        recorded.read_at(args.temperature)
+    else:
         recorded.check_age(args.steps, args.max_age)
         with learner.whole():
             recorded.check_weights(learner.actor)

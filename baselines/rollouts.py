@@ -18,7 +18,7 @@ from torch import Tensor
 
 from agentgym.cli.arguments import constructor_errors
 from agentgym.core import AgentEnv
-from agentgym.credit import chains, token_weights
+from agentgym.credit import add_reward, chains, token_weights
 from agentgym.credit.weights import Reduce
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies import Policy
@@ -118,6 +118,25 @@ class Batch:
     def rewards(self) -> list[Array]:
         """Per segment, (T_k,), what the environment paid, on the last trainable token of the reply."""
         return [np.asarray(segment.rewards) for segment in self.segments]
+
+    def paid(self, sub_agents: Literal["team", "own", "both"] = "team") -> list[Array]:
+        """Per segment, (T_k,), the rewards, and at the end of a sub-agent's chain what its trajectory brought.
+
+        Args:
+            sub_agents: "team": as much as makes the chain's sum the trajectory's return; "both": the return, beside
+                what the chain was paid itself; "own": nothing.
+        """
+        rewards, masks = self.rewards, self.masks
+        for chain, n, leads in self.chains:
+            if sub_agents == "own" or leads:
+                continue
+            more = float(self.returns[n])
+            if sub_agents == "team":
+                more -= sum(float(rewards[k].sum()) for k in chain)
+            paid = add_reward([rewards[k] for k in chain], [masks[k] for k in chain], more)
+            for k, row in zip(chain, paid, strict=True):
+                rewards[k] = row
+        return rewards
 
 
 def batch_of(trajectories: Sequence[Trajectory]) -> Batch:
@@ -299,7 +318,9 @@ class Mixture(Rollouts):
             part.position = -(
                 (at - self.position) // size
             )  # numbers below the position that are `at` modulo size
-            for trajectory in part.play(-((at - stop) // size) - part.position):
+            played = part.play(-((at - stop) // size) - part.position)
+            part.played = []  # ours has them
+            for trajectory in played:
                 trajectory.id = f"{name}: {trajectory.id}"
                 trajectory.extra["env"] = name
                 trajectory.extra["group"] = trajectory.extra["group"] * size + at

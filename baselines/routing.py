@@ -111,9 +111,9 @@ class Hints:
 
 
 def _demonstration(trajectory: Trajectory, others: Sequence[Trajectory]) -> str:
-    """The messages of the shortest sibling that solved the task; a trajectory is never shown its own."""
-    group = trajectory.extra["group"]
-    solved = [t for t in others if t is not trajectory and t.resolved and t.extra["group"] == group]
+    """The messages of the shortest sibling that solved the task without a hack; never a trajectory's own."""
+    siblings = [t for t in others if t is not trajectory and t.extra["group"] == trajectory.extra["group"]]
+    solved = [t for t in siblings if t.outcome == "clean_resolved"]  # how to cheat is no solution
     if not solved:
         return ""
     best = min(solved, key=lambda other: other.turns)

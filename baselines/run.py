@@ -204,6 +204,7 @@ class Run:
         self.held_out.position = 0
         with self.algorithm.whole():
             trajectories = self.held_out.play(self.args.eval_episodes)
+        self.held_out.played = []  # they are on disk
         self.judge.forget()  # memory that training can use
         self._keep("eval", trajectories)
         return evaluation_metrics(trajectories)

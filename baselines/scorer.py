@@ -11,6 +11,7 @@ Example:
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -138,8 +139,15 @@ def main(words: Sequence[str] | None = None) -> int:
         import uvicorn
     except ImportError:
         raise MissingDependency("a server needs uvicorn: pip install 'agentgym-suite[serve]'") from None
-    app = Scorer(Actor(args.model, max_tokens=args.pack_tokens, autocast=args.autocast)).app()
-    uvicorn.run(app, host=args.host, port=args.port, log_level="warning")
+    try:
+        listening = socket.create_server((args.host, args.port))
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"expected --host and --port to listen at, got {args.host}:{args.port} ({error})"
+        ) from None
+    with listening:
+        app = Scorer(Actor(args.model, max_tokens=args.pack_tokens, autocast=args.autocast)).app()
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
     return console.OK
 
 

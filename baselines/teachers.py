@@ -10,6 +10,7 @@ Shapes: R rows (segments), M trainable tokens of them all, M_r of row r, H the h
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -121,17 +122,16 @@ class ServedTeacher:
         answer = self._endpoint.post("/v1/completions", asked)
         try:
             told = answer["choices"][0]["logprobs"]
-            tokens, scores = told["tokens"], told["token_logprobs"]
+            tokens, scores = list(told["tokens"]), list(told["token_logprobs"])
         except (LookupError, TypeError):
             raise UsageError(f"{self._name}: {_NO_ECHO}, got {json.dumps(answer)[:80]}") from None
         if len(scores) < len(ids) or len(tokens) < len(ids):
             raise UsageError(f"{self._name}: {_NO_ECHO}, got {len(scores)} log-probs for {len(ids)} ids")
         self._compare(ids, tokens)
-        at = np.flatnonzero(row.mask)
-        try:
-            return torch.tensor([float(scores[t]) for t in at])
-        except TypeError:
-            raise InfrastructureError(f"{self._name}: expected log-probs, got {scores!r:.80}") from None
+        wanted = [scores[t] for t in np.flatnonzero(row.mask)]
+        if not all(isinstance(score, int | float) and math.isfinite(score) for score in wanted):
+            raise InfrastructureError(f"{self._name}: expected log-probs, got {scores!r:.80}")
+        return torch.tensor(wanted, dtype=torch.float32)
 
     def _compare(self, ids: Sequence[int], tokens: Sequence[str]) -> None:
         """What the server calls the ids, beside the student's words for them. Parts of a character have no name."""
@@ -162,6 +162,11 @@ def places_of(words: Sequence[str]) -> dict[str, str]:
     return places
 
 
+def is_served(where: str) -> bool:
+    """Whether a teacher is behind a server."""
+    return where.startswith(("http://", "https://"))
+
+
 def open_teachers(words: Sequence[str], student: Actor, *, scores_only: bool) -> dict[str, Teacher]:
     """The teachers that a command line names, by key.
 
@@ -181,7 +186,7 @@ def open_teachers(words: Sequence[str], student: Actor, *, scores_only: bool) ->
 def _open(where: str, student: Actor, scores_only: bool) -> Teacher:
     if where == SELF:
         return LocalTeacher(student, SELF)
-    if where.startswith(("http://", "https://")):
+    if is_served(where):
         url, _, model = where.partition("#")
         if not model:
             raise UsageError(f"expected a server as URL#MODEL, got {where}")

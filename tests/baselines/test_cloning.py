@@ -108,11 +108,13 @@ def test_only_what_was_solved(word_model):
         policy = None
 
         def play(self, groups):
-            return collect(WORD[1], self.policy, episodes=groups)
+            self.played = collect(WORD[1], self.policy, episodes=groups)
+            next(t for t in self.played if t.resolved).hacked = True
+            return self.played
 
-    kept = learner.sample(Played())
-    assert 0 < len(kept) < args.groups
-    assert all(t.resolved for t in kept)
+    kept = learner.sample(source := Played())
+    assert 0 < len(kept) == sum(bool(t.resolved) for t in source.played) - 1 < args.groups
+    assert all(t.resolved and not t.hacked for t in kept)
 
 
 class Guesser(ScriptedPolicy):

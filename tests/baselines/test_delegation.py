@@ -69,7 +69,7 @@ def test_an_update_takes_every_token_once(trainer, model):
 
 
 def paid(batch: Batch, learner) -> list[float]:
-    rewards = learner._rewards(batch)
+    rewards = batch.paid(learner.args.sub_agents)
     return [sum(float(rewards[k].sum()) for k in chain) for chain, _, leads in batch.chains if not leads]
 
 

@@ -218,6 +218,7 @@ def test_draws_do_not_depend_on_packs(even_model, even_teacher):
         ("--teacher a=self --teacher a=self --hint sibling", "two for 'a'"),
         ("--teacher http://127.0.0.1:1/v1 --form sampled", "URL#MODEL"),
         ("--teacher http://127.0.0.1:1/v1#m --form full", "--form sampled"),
+        ("--teacher http://127.0.0.1:1/v1#m --temperature 0.7", "expected --temperature 1, got 0.7"),
         ("--teacher nowhere/at/all", "no model"),
         ("--teacher x --outcome-weight 1 --group-size 1", "compares siblings"),
         ("--teacher x --coef -1", "--coef to be"),
@@ -266,6 +267,15 @@ def test_a_sibling_s_solution_is_shown_to_the_others_only():
     ]
     hints = Hints("sibling", None).of(batch)
     assert hints == ["A solution:\nshort", "A solution:\nshort", "A solution:\nlong\nway", ""]
+
+
+def test_a_hack_is_no_solution():
+    def rollout(action, hacked):
+        steps = [Step("turn", "policy", action)]
+        return Trajectory("t", resolved=True, hacked=hacked, steps=steps, extra={"group": 0})
+
+    batch = [rollout("cheat", True), rollout("honest", False)]
+    assert Hints("sibling", None).of(batch) == ["A solution:\nhonest", ""]
 
 
 def test_what_has_no_hint_or_no_room_is_left_out_and_counted(even_model):

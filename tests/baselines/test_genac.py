@@ -164,6 +164,16 @@ def test_the_agent_of_late_is_that_before_the_batch():
     assert learner.agent.success == pytest.approx(0.55)
 
 
+def test_what_was_paid_before_a_state_is_no_part_of_its_value():
+    learner = by_hand(critic := Said(0.0, 0.0))
+    paid = trajectory(
+        segment(0, 2, reward=0.5), segment(1, 1, reward=0.3, cause="compaction", parent=0), reward=0.8
+    )
+    learner.update(batch_of([paid]), Costs())
+    assert critic.learnt == pytest.approx([0.8, 0.3])
+    assert "will still get, from here to the end" in critic.prompts[0][0].content
+
+
 def test_a_sub_agent_is_paid_what_the_team_got():
     learner = by_hand(critic := Said(0.0, 0.0))
     helper = segment(1, 2, agent="helper", cause="delegation", parent=0, step=1)

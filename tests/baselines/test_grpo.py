@@ -205,7 +205,9 @@ def test_the_first_model_holds_the_policy_back(even_model):
 
     def moved(coef):
         learner = learner_of(even_model, "--kl-coef", coef, "--kl-kind", "k2", "--max-grad-norm", 100)
-        learner.optimizer = torch.optim.SGD(learner.actor.parameters(), 0.05)  # 0.5 overshoots so steep a bowl
+        learner.optimizer = torch.optim.SGD(
+            learner.actor.parameters(), 0.05
+        )  # 0.5 overshoots so steep a bowl
         first = copy.deepcopy(learner.actor.model.state_dict())
         batch = played(learner)
         for _ in range(6):

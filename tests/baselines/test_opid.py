@@ -453,6 +453,11 @@ def test_a_trajectory_without_turns_is_asked_nothing():
     assert RuleAnalyser().analyse([empty], [0]) == [Skills()]
 
 
+def test_a_keyword_that_the_environment_does_not_take_is_told(model):
+    with pytest.raises(UsageError, match="takes no keyword 'colour'"):
+        learner_of(model, "--set", "colour=red", "--analyser", "oracle")
+
+
 @pytest.mark.slow
 def test_the_packaged_model_analyses_rollouts():
     """The same weights give the same skills; whatever it writes is a skill or a counted failure."""

@@ -105,6 +105,20 @@ def test_a_text_that_is_not_found_has_no_place():
     assert histories.edited(segment, row, 1, add, segment.sampled) is None
 
 
+@pytest.mark.parametrize("said", ["", "s", "user", "on"])
+def test_a_message_that_reads_like_the_template_has_no_place(said):
+    """In "<s>user\\ns</s>" the first s is no message; text put there would break the turn."""
+    talk = Talk(CHATML)
+    sampled = talk.ids("he", "llo")  # cut off: the token that ends the reply stands in what follows
+    _, text = talk.turn(ASKED, sampled)
+    talk.turn((*ASKED, assistant(text), user(said)), sampled)
+    (segment,) = talk.builder.segments
+    segment.sampled[0].temperature = segment.sampled[1].temperature = 1.0
+    row, histories = rows_of([segment])[0], Histories(talk.tokenizer, {talk.end})
+    edited = histories.edited(segment, row, 3, add, segment.sampled[1:])
+    assert (edited is None) == (said != "on")
+
+
 def test_a_prompt_that_would_not_be_written_again_has_no_place():
     """Nobody can say what the model would have read in place of ids that its tokenizer does not write."""
     talk, segment, row, histories = played(CHATML)

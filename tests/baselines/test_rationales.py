@@ -72,6 +72,17 @@ def test_what_is_unusable_is_dropped_and_counted():
     assert (kept.states, kept.texts, kept.dropped) == ([0], ["Good. <answer>8</answer>"], 0.75)
 
 
+def test_an_answer_behind_a_stray_closing_tag_is_none():
+    """The critic would stop at the tag, so the words up to it are all that could be imitated."""
+    kept = written(lambda state, agent: "I end with </answer>. <answer>7</answer>", [State(())], AGENT)
+    assert (kept.states, kept.dropped) == ([], 1.0)
+
+
+def test_a_teacher_that_writes_no_text_is_told():
+    with pytest.raises(UsageError, match=r"to write text, or None, got 0\.7"):
+        written(lambda state, agent: 0.7, [State(())], AGENT)
+
+
 def test_an_endpoint_is_asked_the_critics_question_twice_at_most():
     pytest.importorskip("openai")
     state = State((user("Task."),), turns=1)

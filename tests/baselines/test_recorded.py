@@ -8,12 +8,12 @@ import torch
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
 from agentgym.trajectory.store import TrajectoryStore, to_dict
-from baselines import checkpoints
-from baselines.flags import worlds
+from baselines import checkpoints, cloning, run
+from baselines.flags import arguments, worlds
 from baselines.parallel import Ranks
 from baselines.recorded import Recorded, version_of
 from baselines.rollouts import Mixture, Rollouts
-from tests.baselines.conftest import EVEN, WORD, flags
+from tests.baselines.conftest import EVEN, WORD, flags, lines
 from tests.baselines.test_distill import run as distil
 
 BASE = [*EVEN, "--group-size", 3, "--groups", 4, "--lr", 1e-3, "--eval-every", 0, "--device", "cpu"]
@@ -150,6 +150,36 @@ def test_other_weights_are_found_out(recorded, even_model, train, tmp_path):
         distil(*words, "--out", tmp_path / "sampled")
 
 
+def test_imitation_takes_what_was_written_without_drawing(recorded, even_model, tmp_path):
+    """At temperature 0 there are no log-probs; the tokens are read at the temperature that the student plays at."""
+
+    def greedy(number, row):
+        for segment in row["segments"]:
+            segment["logprobs"] = []
+            for sampled in segment["sampled"]:
+                sampled["temperature"] = 0.0
+
+    data = edited(recorded, tmp_path / "greedy", greedy)
+    words = [*EVEN, "--groups", 4, "--group-size", 1, "--eval-every", 0, "--device", "cpu", "--steps", 1,
+             "--model", even_model, "--data", data]  # fmt: skip
+    learnt = []
+    for temperature in (1.0, 0.5):
+        out = tmp_path / f"cloned-{temperature}"
+        args = arguments(
+            cloning.Args,
+            "cloning",
+            "",
+            [str(word) for word in [*words, "--temperature", temperature, "--out", out]],
+        )
+        assert run.train(args, "cloning", cloning.Cloning) == 0
+        learnt.append(lines(out)[0]["imitation/loss"])
+    assert learnt[1] != pytest.approx(learnt[0], rel=1e-3)
+    words += ["--teacher", even_model, "--form", "full", "--old", "sampled"]
+    told = distil(*words, "--out", tmp_path / "distilled")
+    assert told[0]["teacher/divergence"] == pytest.approx(0.0, abs=1e-6)
+    assert "policy/mismatch" not in told[0]
+
+
 def test_what_a_training_run_kept_is_data_for_the_weights_that_played_it(even_model, train, tmp_path):
     words = [*BASE, "--model", even_model]
     train("grpo", *words, "--steps", 3, "--lr", 0.05, "--keep-rollouts", 1, "--out", tmp_path / "kept")
@@ -181,11 +211,21 @@ def test_what_cannot_be_trained_on_is_told(recorded, even_model, word_model, tra
     refused(train, "expected token ids, got none", *model, "--data", forget("token_ids", []))
     refused(train, "expected log-probs of its tokens", *model, "--data", forget("logprobs", []))
 
+    seen = set()
+
     def single(number, row):
-        row["task_id"] = f"train-{number}"
+        if row["task_id"] in seen:
+            row["infrastructure_error"], row["reward"] = "gone", None
+        seen.add(row["task_id"])
 
     alone = edited(recorded, tmp_path / "alone", single)
     refused(train, "several episodes of a task with --group-size 3", *model, "--data", alone)
+
+    def held_out(number, row):
+        row["task_id"] = f"test-{number % 12}"
+
+    other = edited(recorded, tmp_path / "other-split", held_out)
+    refused(train, r"12 tasks that .*Even-v0 would play, got one of 'test-0'", *model, "--data", other)
 
     def broken(number, row):
         row["infrastructure_error"], row["reward"] = "gone", None
@@ -227,6 +267,16 @@ def test_environments_take_turns_whatever_the_batches(even_model):
     assert [t["extra"]["group"] for t in whole] == [n // 2 for n in range(14)]
     assert len({t["id"] for t in whole}) == 14
     assert len({t["task_id"] for t in whole if t["extra"]["env"] == "word"}) == 3
+
+
+def test_what_was_played_is_held_by_nobody_else():
+    """A run empties `played` after each update; lists of the parts' own would keep all that was ever played."""
+    from agentgym.policies import make_policy
+
+    part = Rollouts(WORD[1], {}, make_policy("null"), Ranks("cpu"), seed=0)
+    mixed = Mixture({WORD[1]: part})
+    assert len(mixed.play(3)) == len(mixed.played) == 3
+    assert part.played == []
 
 
 def test_each_environment_has_its_own_keywords_and_split():

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import types
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from baselines.logs import Logs, read_lines
 from baselines.metrics import Costs, check_truncation, evaluation_metrics, rollout_metrics
 from baselines.parallel import Ranks
 from baselines.rollouts import Rollouts, batch_of
-from baselines.run import optimizer_step
+from baselines.run import Run, optimizer_step
 from tests.baselines.conftest import EVEN, TRAINERS, WORD, flags, lines, tasks
 
 SMALL = "--groups 2 --group-size 3 --lr 1e-2 --keep-rollouts 1 --checkpoint-every 2".split()
@@ -395,3 +396,13 @@ def test_a_torn_line_is_written_again(tmp_path):
     path.write_text('{"step": 0, "a": 1}\n{"step": 1, "a": 2}\n{"step": 2, "a"')
     Logs(tmp_path, {}, 1).close()
     assert path.read_text() == '{"step": 0, "a": 1}\n'
+
+
+def test_what_an_evaluation_played_is_not_held(word_model, tmp_path):
+    args = flags(
+        "grpo", *WORD, "--model", word_model, "--eval-episodes", 2, "--device", "cpu", "--out", tmp_path
+    )
+    with closing(Run(args, "grpo", TRAINERS["grpo"][1])) as run:
+        run._evaluate()
+        assert run.held_out.played == []
+    assert list((tmp_path / "eval").iterdir())

@@ -16,6 +16,7 @@ import uvicorn
 from agentgym.endpoint import Endpoint
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies import make_policy, models
+from baselines import scorer
 from baselines.actor import Actor, Row
 from baselines.parallel import Ranks
 from baselines.rollouts import Mixture, Rollouts
@@ -137,6 +138,15 @@ def post(url, body):
     return answer.json()
 
 
+def test_an_address_that_nobody_can_listen_at_is_told(even_model):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port in (taken.getsockname()[1], 99999):
+            with pytest.raises(
+                UsageError, match=rf"--host and --port to listen at, got 127\.0\.0\.1:{port} \("
+            ):
+                scorer.main(["--model", str(even_model), "--port", str(port)])
+
+
 def test_a_server_with_another_vocabulary_is_found_out(student, tmp_path):
     texts = [text.replace("blue", "pink") for text in TEXTS]
     other = Actor(make_model(tmp_path / "t", texts, hidden=16, layers=1, context=512), device="cpu")
@@ -155,12 +165,12 @@ def test_a_server_with_another_vocabulary_is_found_out(student, tmp_path):
 def test_a_server_that_does_not_score_prompts_is_told(student):
     """llama.cpp's, for one: it takes `echo` and `logprobs`, and answers with those of a token that it generated."""
     from starlette.applications import Starlette
-    from starlette.responses import JSONResponse
+    from starlette.responses import Response
     from starlette.routing import Route
 
     def running(body):
         async def answer(request):
-            return JSONResponse(body)
+            return Response(json.dumps(body), media_type="application/json")  # also what is no JSON: Infinity
 
         return serving(Starlette(routes=[Route("/v1/completions", answer, methods=["POST"])]))
 
@@ -168,7 +178,16 @@ def test_a_server_that_does_not_score_prompts_is_told(student):
     too_few = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [None]}}]}
     nothing = {"choices": [{"logprobs": {"tokens": [student.tokenizer.decode([id]) for id in (5, 6)],
                                          "token_logprobs": [None, None]}}]}  # fmt: skip
+    unsaid = {"choices": [{"logprobs": {"tokens": None, "token_logprobs": None}}]}
+    named = nothing["choices"][0]["logprobs"]["tokens"]
+    endless, words = (
+        {"choices": [{"logprobs": {"tokens": named, "token_logprobs": [None, score]}}]}
+        for score in (1e999, "?")
+    )
     for body, message, kind in (
+        (unsaid, "expected a server that scores prompts", UsageError),
+        (words, "expected log-probs, got", InfrastructureError),
+        (endless, "expected log-probs, got", InfrastructureError),
         (llama_cpp, "expected a server that scores prompts", UsageError),
         ({"choices": []}, "expected a server that scores prompts", UsageError),
         (too_few, "got 1 log-probs for 2 ids", UsageError),
