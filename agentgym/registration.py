@@ -63,6 +63,9 @@ class Entry:
         return None
 
 
+# pip alone says nothing: every virtual environment has it.
+_REPAIR = tuple((module, "swe") for module in ("packaging", "pip", "pytest", "yaml"))
+
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "agentgym/Relay-v0",
@@ -76,7 +79,7 @@ ENTRIES: tuple[Entry, ...] = (
         "swe",
         "repair a real repository; hidden tests decide",
         splits=("train",),
-        packages=(("pip", "swe"),),
+        packages=_REPAIR,
         programs=(("git", "apt-get install git"),),
         sandbox=True,
     ),
@@ -140,7 +143,7 @@ ENTRIES: tuple[Entry, ...] = (
         "team_tasks",
         "an author repairs a repository, a reviewer with a veto lets the change in",
         splits=("train",),
-        packages=(("pip", "swe"),),
+        packages=_REPAIR,
         programs=(("git", "apt-get install git"),),
         sandbox=True,
         registry="pettingzoo",

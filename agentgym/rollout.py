@@ -80,8 +80,8 @@ def make_env(
     entry = find(env_id)
     if entry is not None and entry.registry == "pettingzoo":
         raise UsageError(
-            f"{env_id} has several agents, expected one of a single agent; give that one workers (delegation),"
-            " or play a seat, see docs/team-tasks.md"
+            f"{env_id} has several agents, expected one of a single agent; give that one workers (--delegate N,"
+            " Delegation), or play a seat, see docs/team-tasks.md"
         )
     env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
     if delegation is not None:  # inside the monitor: it sees what workers call, too

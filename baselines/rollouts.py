@@ -179,7 +179,12 @@ def batch_of(trajectories: Sequence[Trajectory]) -> Batch:
 
 def _nothing_to_train(trajectories: Sequence[Trajectory]) -> str:
     steps = [step for t in trajectories for step in t.steps]
-    if not any(segment.token_ids for t in trajectories for segment in t.segments):
+    full = [
+        event.data.get("why") for t in trajectories for event in t.events if event.kind == "context_overflow"
+    ]
+    if not steps and full:
+        why = f"the first message did not fit the model's context: {full[0]}"
+    elif not any(segment.token_ids for t in trajectories for segment in t.segments):
         why = (
             "the policy gave no token ids" if any(step.action for step in steps) else "every reply was empty"
         )

@@ -63,6 +63,12 @@ def test_pettingzoo_entries_go_to_its_registry():
         pettingzoo.parallel_registry.pop(entry.id, None)
 
 
+@pytest.mark.parametrize("env_id", ["agentgym/SWE-v0", "agentgym/Review-v0"])
+def test_an_environment_without_the_extra_has_pip_and_still_misses_something(monkeypatch, env_id):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "pip" else None)
+    assert find(env_id).missing() == "needs the package packaging: pip install 'agentgym-suite[swe]'"
+
+
 def test_missing_names_the_command():
     base = ("agentgym/X-v0", "a:B", "x", "x")
     assert Entry(*base).missing() is None

@@ -24,7 +24,8 @@ class SeatEnv(AgentEnv):
     ## Description
     Whatever works on one agent works on a seat: `collect`, the trainers, the context wrappers, stable-baselines3. It
     has no id of its own, since it needs to be told of what: register it under a name of yours,
-    ``gymnasium.register("Lead-v0", lambda **k: SeatEnv("agentgym/HiddenNumber-v0", "lead_0", **k))``.
+    ``gymnasium.register("Lead-v0", "agentgym.envs.seat:SeatEnv", kwargs={"env": "agentgym/HiddenNumber-v0", "agent":
+    "lead_0"})``.
 
     ## Actions
     The agent's, as plain text: where it has tools, its calls in the environment's protocol, all in one move ``act``.

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agentgym.errors import InfrastructureError, MissingDependency, UsageError
-from agentgym.trajectory.records import Sampled, Segment, Step, Trajectory
+from agentgym.trajectory.records import Event, Sampled, Segment, Step, Trajectory
 from baselines import checkpoints, grpo, ppo
 from baselines.logs import Logs, read_lines
 from baselines.metrics import Costs, check_truncation, evaluation_metrics, rollout_metrics
@@ -293,6 +293,11 @@ def test_nothing_to_train_on_is_an_error():
         batch_of([played(ids=False)])
     with pytest.raises(UsageError, match="every reply was masked"):
         batch_of([played(mask=(0, 0))])
+    full = Trajectory(
+        "t", events=[Event("context_overflow", 0, {"why": "698 of 512 tokens"})], extra={"group": 0}
+    )
+    with pytest.raises(UsageError, match="did not fit the model's context: 698 of 512 tokens"):
+        batch_of([full])
     with pytest.raises(InfrastructureError, match="all 2 episodes broke; the first: no room"):
         batch_of([played(reward=None, error="Traceback\nno room")] * 2)
     batch = batch_of([played(), played(reward=None, error="gone"), played(reward=0.5)])
