@@ -202,7 +202,8 @@ def test_a_shared_system_prompt_makes_nobody_the_same():
     ]
 
 
-def test_a_conversation_around_a_summary_is_its_authors():
+def summed_up():
+    """A session whose program has just thrown its history away for a summary of it."""
     session = make_session(Says("one", "I have opened the box and read the note.", "three"))
     program = ChatProgram("same", "the goal")
     program.take(ask(session, program), None)
@@ -210,10 +211,20 @@ def test_a_conversation_around_a_summary_is_its_authors():
     summary = program.text(ask(session, program))
     program.rows = []
     program.say(f"You did this before: {summary}")
+    return session, program
+
+
+def test_a_conversation_around_a_summary_is_its_authors():
+    session, program = summed_up()
     ask(session, program)
     trajectory = session.finish()
     assert segments(trajectory) == [("policy", "start", None), ("policy", "compaction", 0)]
-    assert [m.content for m in trajectory.segments[1].dropped] == ["the goal", "one", "sum it up", summary]
+    assert [m.content for m in trajectory.segments[1].dropped] == [
+        "the goal",
+        "one",
+        "sum it up",
+        "I have opened the box and read the note.",
+    ]
     (event,) = [e for e in trajectory.events if e.kind == "compaction"]
     assert event.data == {"segment": 1, "parent": 0, "dropped": 4}
     assert [step.kind for step in trajectory.steps] == ["turn"] * 3
@@ -267,13 +278,7 @@ def test_a_delegation_whose_first_try_fails():
 
 
 def test_a_first_try_that_fails_changes_no_cause():
-    session = make_session(Says("one", "I have opened the box and read the note.", "three"))
-    program = ChatProgram("same", "the goal")
-    program.take(ask(session, program), None)
-    program.say("sum it up")
-    summary = program.text(ask(session, program))
-    program.rows = []
-    program.say(f"You did this before: {summary}")
+    session, program = summed_up()
     pending, _ = session.begin(program.form.read(program.body()))
     session.fail(pending, InfrastructureError("down"))
     ask(session, program)
