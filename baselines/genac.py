@@ -308,7 +308,11 @@ class GenAC(PolicyLearner):
                 f"--teacher {self.args.teacher}: expected words with a well-formed answer, got none for "
                 f"{len(spans.states)} states"
             )
-        numbers = {"sft/dropped": rationales.dropped, "sft/states": float(len(rationales.states))}
+        numbers = {
+            "sft/dropped": rationales.dropped,
+            "sft/failed": rationales.failed,
+            "sft/states": float(len(rationales.states)),
+        }
         steps = []
         count = len(rationales.states)
         for part, _ in self._parts(count, -(-count // self.args.sft_batch)):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agentgym.endpoint import Endpoint
-from agentgym.errors import UsageError
+from agentgym.errors import InfrastructureError, UsageError
 from agentgym.wrappers.tokens import load_attribute
 from baselines.critic_prompt import ANSWER_END, Agent, State, answer, parse, value_prompt
 
@@ -44,12 +44,14 @@ class Rationales:
     Attributes:
         states: indices of those with a usable rationale.
         texts: theirs.
-        dropped: share of the states without one: the teacher had none, or it held no well-formed answer.
+        dropped: share of the states without one: the teacher had none, it held no well-formed answer, or the call failed.
+        failed: share of the states at which the teacher's server failed.
     """
 
     states: list[int]
     texts: list[str]
     dropped: float
+    failed: float
 
 
 def teacher_of(name: str) -> Teacher:
@@ -77,17 +79,29 @@ def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rational
     A text ends with its first closing tag; what a teacher writes after it is left out, as the critic stops there too.
 
     Raises:
+        InfrastructureError: the teacher's server failed at every state.
         UsageError: a teacher of one's own gave something else than text.
     """
+
+    def ask(state: State) -> str | None | InfrastructureError:
+        try:
+            return teacher(state, agent)
+        except InfrastructureError as error:  # one lost call is no reason to lose the run
+            return error
+
     with ThreadPoolExecutor(_WORKERS) as threads:
-        said = list(threads.map(lambda state: teacher(state, agent), states))
+        answers = list(threads.map(ask, states))
+    errors = [answer for answer in answers if isinstance(answer, InfrastructureError)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
+    said = [None if isinstance(answer, InfrastructureError) else answer for answer in answers]
     for text in said:
         if text is not None and not isinstance(text, str):
             raise UsageError(f"expected a teacher to write text, or None, got {text!r:.60}")
     # Cut before it is read: what a stray tag cuts off is no answer, to the critic either.
     cut = [None if text is None else "".join(text.partition(ANSWER_END)[:2]) for text in said]
     kept = [(n, text) for n, text in enumerate(cut) if text is not None and parse(text) is not None]
-    return Rationales([n for n, _ in kept], [text for _, text in kept], 1 - len(kept) / len(states))
+    return Rationales([n for n, _ in kept], [text for _, text in kept], 1 - len(kept) / len(states), len(errors) / len(states))
 
 
 def endpoint_teacher(endpoint: Endpoint) -> Teacher:

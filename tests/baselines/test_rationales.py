@@ -5,7 +5,7 @@ import pytest
 
 from agentgym.endpoint import Endpoint
 from agentgym.envs.relay import RelayEnv
-from agentgym.errors import UsageError
+from agentgym.errors import InfrastructureError, UsageError
 from agentgym.messages import assistant, user
 from baselines.critic_prompt import Agent, State, parse
 from baselines.rationales import endpoint_teacher, rate, relay, relay_rationale, teacher_of, written
@@ -76,6 +76,18 @@ def test_an_answer_behind_a_stray_closing_tag_is_none():
     """The critic would stop at the tag, so the words up to it are all that could be imitated."""
     kept = written(lambda state, agent: "I end with </answer>. <answer>7</answer>", [State(())], AGENT)
     assert (kept.states, kept.dropped) == ([], 1.0)
+
+
+def test_a_call_that_fails_is_dropped_and_counted():
+    def teacher(state, agent):
+        if state.turns:
+            raise InfrastructureError("the server is down")
+        return "Good. <answer>8</answer>"
+
+    kept = written(teacher, [State((), turns=n) for n in range(4)], AGENT)
+    assert (kept.states, kept.dropped, kept.failed) == ([0], 0.75, 0.75)
+    with pytest.raises(InfrastructureError, match="is down"):
+        written(teacher, [State((), turns=1), State((), turns=2)], AGENT)
 
 
 def test_a_teacher_that_writes_no_text_is_told():
