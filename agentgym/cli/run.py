@@ -85,6 +85,7 @@ def main(words: Sequence[str]) -> int:
         console.print_json(summary)
     else:
         _print(summary)
+    _tell_full_contexts(trajectories)
     broken = [t.infrastructure_error for t in trajectories if t.infrastructure_error]
     if len(broken) == len(trajectories):
         raise InfrastructureError(f"every episode broke; the first: {broken[0].splitlines()[-1]}")
@@ -152,6 +153,20 @@ def _how_it_ended(trajectory: Trajectory) -> str:
     if trajectory.infrastructure_error:
         return f"last: broke, {trajectory.infrastructure_error.splitlines()[-1][:60]}"
     return f"last: reward {trajectory.reward:.2f} in {trajectory.turns} turns"
+
+
+def _tell_full_contexts(trajectories: Sequence[Trajectory]) -> None:
+    """Say when episodes ended for want of room: a reward of 0 there is no measurement of the policy."""
+    events = [(t, event) for t in trajectories for event in t.events if event.kind == "context_overflow"]
+    if not events:
+        return
+    full = {t.id: t for t, _ in events}
+    silent = sum(not t.steps for t in full.values())
+    before = f", {silent} of them before the first reply" if silent else ""
+    console.complain(
+        f"warning: {len(full)} of {len(trajectories)} episodes met a full context of the model{before}; "
+        f"the first: {events[0][1].data.get('why', '')} (--compact TOKENS rewrites a conversation before it is full)"
+    )
 
 
 def _write_atomic(path: Path, text: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from agentgym.cli.arguments import parse
 from agentgym.cli.run import Args
+from agentgym.errors import ContextOverflow
+from agentgym.policies import Policy
 from tests.cli.tiny import BROKEN, TINY
 
 KEYS = (
@@ -152,6 +154,25 @@ def test_every_episode_broken_is_no_answer(call, tmp_path):
     assert called.json["infrastructure_errors"] == 2
     assert called.json["mean_reward"] is None
     assert "the sandbox did not start" in called.err.splitlines()[-1]
+
+
+class Cramped(Policy):
+    """Has no room for any reply."""
+
+    name = "cramped"
+
+    def act(self, conversations, *, seeds=None):
+        raise ContextOverflow("30 tokens do not fit 16", 0)
+
+
+def test_a_context_that_holds_nothing_is_told(call, tmp_path):
+    """Reward 0 of a policy that never spoke is no measurement of it."""
+    called = call("run", TINY, "--policy", f"{__name__}:Cramped", "--episodes", 3, "--json")
+    assert called.code == 0
+    assert called.err.splitlines()[-1].startswith(
+        "agentgym: warning: 3 of 3 episodes met a full context of the model, 3 of them before the first reply; the "
+        "first: 30 tokens do not fit 16 (--compact"
+    )
 
 
 @pytest.mark.parametrize(
