@@ -46,7 +46,9 @@ def agent_env_of(env: Stack) -> AgentEnv:
 
 
 class Places:
-    """The instances of an environment that its workers act in, made when first needed and kept from task to task.
+    """The instances of an environment that its workers act in, kept from task to task.
+
+    They are made when first needed; those with keywords of their own at once, so that a wrong one is told at once.
 
     Args:
         lead: the environment of the agent that leads.
@@ -76,6 +78,12 @@ class Places:
             )
         self._envs: dict[str, Stack] = {}
         self._bases: dict[str, Tree] = {}  # the files that merging workers began with
+        try:
+            for worker in self._worker_kwargs:
+                self._envs[worker] = self._make(worker)
+        except BaseException:
+            self.close()
+            raise
 
     def env(self, agent: str) -> Stack:
         """Where an agent acts."""

@@ -372,6 +372,11 @@ def test_what_is_no_mapping_of_actions_is_refused(actions, says):
     assert says in str(told.value)
 
 
+def test_a_wrong_keyword_of_a_worker_is_told_before_any_episode():
+    with pytest.raises(TypeError, match=r"Store takes no keyword 'shlef'\. Did you mean 'shelf'"):
+        TeamEnv(base="test/Store-v0", view="own", worker_kwargs=[{}, {"shlef": "x"}])
+
+
 def test_an_unknown_keyword_is_told_with_the_nearest():
     with pytest.raises(TypeError, match=r"TeamEnv takes no keyword 'worker'\. Did you mean 'workers'"):
         TeamEnv(worker=2)
