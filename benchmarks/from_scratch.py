@@ -1,17 +1,18 @@
 """A transformer from scratch learns a world with a key and a door under compaction: cloned, then GRPO and PPO.
 
-    python -m benchmarks.from_scratch [--seeds 3] [--updates 60] [--out runs/from_scratch] [--json FILE]
+    python -m benchmarks.from_scratch [--seeds 3] [--updates 45] [--out runs/from_scratch] [--json FILE]
 
 The world is `agentgym/Relay-v0`: a word (the key) is learnt at the first turn and needed at the last one (the door), 8
 signposts later. The context does not hold the way: on it the policy has to write a summary, and what that leaves out is
 gone. A wrong turn costs 1/8 of the return.
 
-A Llama of two layers and width 32 with random weights first imitates `Courier`, which makes the moves, errs at one
-signpost in ten, and writes the word into the summary only every other time. Then it trains on the reward, with the
-trainers and flags that anybody has: 24 episodes an update, on the CPU.
+A Llama of two layers and width 64 with random weights first imitates `Courier`, which makes the moves, errs at one
+signpost in ten, and writes the word into the summary only every other time: first on a way of 4 hops, which its context
+holds, where it learns to copy a word; then on the long one. Then it trains on the reward, with the trainers and flags
+that anybody has: 64 episodes an update, on the CPU.
 
-- grpo: 3 groups of 8.
-- ppo: 24 single episodes, a critic of its own; `--across stitch`, lambda 0.95 (`docs/credit.md`).
+- grpo: 8 groups of 8.
+- ppo: 64 single episodes, a critic of its own; `--across stitch`, lambda 0.95 (`docs/credit.md`).
 
 Reported: mean return of the training episodes at the start and over the last three updates, and on held-out tasks
 before and after, with the share of words delivered there; means over seeds (of tasks, sampling and critic; the cloned
@@ -36,9 +37,8 @@ from agentgym.trajectory.store import TrajectoryStore
 from baselines.tiny import make_model, texts_of
 from benchmarks.arms import shown, train
 
-HOPS, CHOICES, ERROR, KEEP = 8, 8, 0.1, 0.5
+HOPS, SHORT, CHOICES, ERROR, KEEP = 8, 4, 8, 0.1, 0.5
 EVERY = 15  # updates between evaluations
-WORLD: dict[str, Any] = {"hops": HOPS, "choices": CHOICES, "slip": 1 / HOPS}
 CONTEXT: dict[str, Any] = {
     "compact": 320,
     "reply_tokens": 8,
@@ -46,11 +46,11 @@ CONTEXT: dict[str, Any] = {
     "summarizer": "policy",
     "tokens": "chars",
 }
-CLONING = "--groups 8 --lr 5e-3 --eval-every 0 --checkpoint-every 0 --keep-rollouts 0"
-RL = "--lr 1e-3 --keep-rollouts 0 --checkpoint-every 0 --eval-episodes 24 --pack-tokens 8192"
-PPO = "--groups 24 --across stitch --lam 0.95 --returns-lam 1 --critic-lr 3e-3 --warmup 2 --whiten"
+CLONING = "--groups 16 --lr 3e-3 --eval-every 0 --checkpoint-every 0 --keep-rollouts 0"
+RL = "--keep-rollouts 0 --checkpoint-every 0 --eval-episodes 24 --pack-tokens 8192"
+PPO = "--groups 64 --lr 3e-4 --across stitch --lam 0.95 --returns-lam 1 --critic-lr 3e-3 --warmup 2 --whiten"
 ARMS: dict[str, tuple[str, str]] = {
-    "grpo": ("grpo", "--groups 3 --group-size 8"),
+    "grpo": ("grpo", "--groups 8 --group-size 8 --lr 1e-3"),
     "ppo": ("ppo", PPO),
 }
 
@@ -82,24 +82,33 @@ class Courier(ScriptedPolicy):
         return f"The word is {self._word}." if self._word else "I walk on."
 
 
-def flags(model: Path) -> str:
+def world(hops: int) -> dict[str, Any]:
+    """Keywords of the environment."""
+    return {"hops": hops, "choices": CHOICES, "slip": 1 / hops}
+
+
+def flags(model: Path, hops: int = HOPS) -> str:
     """Of the environment, the context and the model."""
-    sets = " ".join(f"--set {key}={value}" for key, value in WORLD.items())
+    sets = " ".join(f"--set {key}={value}" for key, value in world(hops).items())
     context = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in CONTEXT.items())
     return f"--env agentgym/Relay-v0 {sets} {context} --device cpu --model {model} --max-new-tokens 8"
 
 
 def beginner(folder: Path, updates: int) -> Path:
-    """The model that all arms begin from, which imitates the courier."""
-    model = folder / "words"
-    if not model.exists():
-        played = collect("agentgym/Relay-v0", Courier(), episodes=64, env_kwargs=WORLD, **CONTEXT)
-        mistaken = collect("agentgym/Relay-v0", "random", episodes=16, env_kwargs=WORLD)
-        texts = [*texts_of(played), *texts_of(mistaken, written=False)]
-        make_model(model, texts, hidden=32, heads=2, context=1024)
+    """The model that all arms begin from, which imitates the courier: first on a short way, then on the long one."""
+    words = folder / "words"
+    if not words.exists():
+        texts: list[str] = []
+        for hops in (SHORT, HOPS):
+            played = collect("agentgym/Relay-v0", Courier(), episodes=64, env_kwargs=world(hops), **CONTEXT)
+            mistaken = collect("agentgym/Relay-v0", "random", episodes=16, env_kwargs=world(hops))
+            texts += [*texts_of(played), *texts_of(mistaken, written=False)]
+        make_model(words, texts, context=1024)
     who = "--demonstrator benchmarks.from_scratch:Courier"
-    train("cloning", folder / "cloned", flags(model), CLONING, who, f"--steps {updates}")
-    return folder / "cloned" / "model"
+    short, cloned = folder / "short", folder / "cloned"
+    train("cloning", short, flags(words, SHORT), CLONING, who, f"--steps {updates}")
+    train("cloning", cloned, flags(short / "model"), CLONING, who, f"--steps {updates}")
+    return cloned / "model"
 
 
 def measure(arm: str, seed: int, model: Path, folder: Path, updates: int) -> dict[str, Any]:
@@ -159,8 +168,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cloning", type=int, default=320, help="updates of the imitation")
-    parser.add_argument("--updates", type=int, default=60, help=f"of each arm, a multiple of {EVERY}")
+    parser.add_argument("--cloning", type=int, default=240, help="updates of the imitation, on each way")
+    parser.add_argument("--updates", type=int, default=45, help=f"of each arm, a multiple of {EVERY}")
     parser.add_argument("--out", type=Path, default=Path("runs/from_scratch"))
     parser.add_argument("--json", type=Path, help="also write all rows here")
     args = parser.parse_args()
