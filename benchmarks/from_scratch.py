@@ -129,7 +129,7 @@ def measure(arm: str, seed: int, model: Path, folder: Path, updates: int) -> dic
         "delivered": delivered(out / "eval" / f"step-{updates:06}"),
         "segments": lines[0]["rollout/segments"],
         "environment_steps": lines[-2]["cost/environment_steps"],
-        "cpu_seconds": lines[-1]["time/cpu_seconds"],
+        "cpu_seconds": sum(line.get("time/step_cpu_seconds", 0.0) for line in lines),
         "curve": curve,
     }
     print(f"  {arm}, seed {seed}: {row['start']:.2f} to {row['end']:.2f}", file=sys.stderr, flush=True)

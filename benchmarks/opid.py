@@ -67,7 +67,7 @@ class Budget:
     held_out: int = 24
     cloned: int = 60
     shown: int = 32
-    updates: int = 10
+    updates: int = 24
     groups: int = 8
     scored: int = 24
 
@@ -308,7 +308,7 @@ def trained(folder: Path, arm: str, budget: Budget, seed: int) -> None:
         opid,
         OPID,
         f"--env {WORLD} --set count={round(share * budget.games)} --model {model} --max-turns 4 "
-        f"--max-new-tokens 12 --batch 64 --lr 1e-3 --groups {budget.groups} --group-size 4 --steps {budget.updates} "
+        f"--max-new-tokens 12 --batch 64 --lr 3e-4 --groups {budget.groups} --group-size 4 --steps {budget.updates} "
         f"--eval-every {budget.updates} --eval-split train --eval-episodes {budget.games} "
         f"--seed {seed} --out {out} {ARMS[arm]}",
     )
