@@ -9,6 +9,7 @@ Shapes: P packed tokens, M trainable ones among them, R rows, H the hidden size,
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -103,8 +104,8 @@ class Actor:
         device: "auto" (cuda where there is one), or as torch names it.
         lora_rank: above 0, train low-rank updates of all linear layers, by peft, and nothing else.
         reference: keep the weights of the beginning for `score`. With LoRA they are there anyway; else it is a copy.
-        checkpoint_layers: keep only the input of each layer for the way back and compute the rest again: a third more
-            time in training, far less memory. It pays where `max_tokens` alone does not bound memory enough.
+        recompute_layers: keep only the input of each layer for the way back and compute the rest again: more time in
+            training, far less memory. It pays where `max_tokens` alone does not bound memory enough.
         max_tokens: most tokens of one pass; see `packs`.
         chunk: see `logprobs`.
         seed: of LoRA's weights and, without seeds in `act`, of sampling.
@@ -131,7 +132,7 @@ class Actor:
         device: str = "auto",
         lora_rank: int = 0,
         reference: bool = False,
-        checkpoint_layers: bool = False,
+        recompute_layers: bool = False,
         max_tokens: int = 4096,
         chunk: int = 512,
         seed: int = 0,
@@ -149,9 +150,16 @@ class Actor:
         self.autocast = autocast
         self.max_tokens = max_tokens
         self.chunk = chunk
-        if checkpoint_layers:
-            unwrapped(self.model).gradient_checkpointing_enable({"use_reentrant": False})
-        self.model.train(checkpoint_layers)  # transformers checkpoints layers in training mode alone
+        if recompute_layers:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", FutureWarning
+                )  # the name that replaces it came after transformers 5.16
+                unwrapped(self.model).gradient_checkpointing_enable({"use_reentrant": False})
+        self.model.train(recompute_layers)  # transformers recomputes layers in training mode alone
+        for module in self.model.modules():  # but what was sampled without dropout is scored without it
+            if isinstance(module, nn.Dropout):
+                module.eval()
         self.policy = HFPolicy(
             name, model=self.model, tokenizer=tokenizer, autocast=autocast, seed=seed, **sampling
         )

@@ -75,6 +75,8 @@ class RunArgs:
     """Train adapters of this rank instead of all weights; 0: all weights."""
     pack_tokens: int = 4096
     """Most tokens in one forward pass; gradients of several passes add up. Bounds the memory."""
+    recompute_layers: bool = False
+    """Keep only the input of each layer for the backward pass and compute the rest again: less memory, more time."""
     autocast: bool = False
     """Compute in bfloat16 with float32 weights; pays where the hardware is made for it, and costs where it is not."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

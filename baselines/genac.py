@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,6 +187,7 @@ class GenAC(PolicyLearner):
             device=str(self.ranks.device),
             autocast=args.autocast,
             lora_rank=args.lora_rank,
+            recompute_layers=args.recompute_layers,
             max_tokens=args.pack_tokens,
             seed=args.seed + 1,
             max_batch=args.batch,
@@ -224,6 +226,13 @@ class GenAC(PolicyLearner):
             with self.whole():
                 judged = self.critic.judge(spans.prompts, (args.seed, 5, self.updates), costs)
             numbers = quality(judged, outcomes)
+            if self.critic.samples and numbers["value/fallback"] == 1.0:
+                warnings.warn(
+                    f"step {self.updates}: the critic wrote no well-formed answer for any of {len(outcomes)} states, "
+                    "which all take the mean return of late; teach it the form with a larger --sft or --critic-lr, or "
+                    "take a --critic-model whose tokenizer knows the words of <answer>7</answer>",
+                    stacklevel=1,
+                )
             fallback = float(np.nanmean(batch.returns)) if self.agent.success is None else self.agent.success
             values = np.where(np.isnan(judged.values), fallback, judged.values)
             if self.updates >= args.sft + args.warmup:

@@ -94,6 +94,7 @@ class Learner:
             autocast=args.autocast,
             lora_rank=args.lora_rank,
             reference=reference,
+            recompute_layers=args.recompute_layers,
             max_tokens=args.pack_tokens,
             seed=args.seed,
             max_batch=args.batch,

@@ -44,7 +44,7 @@ class Rationales:
     Attributes:
         states: indices of those with a usable rationale.
         texts: theirs.
-        dropped: share of the states without one: the teacher had none, it held no well-formed answer, or the call failed.
+        dropped: share of the states without one: the teacher had none, it held no well-formed answer, or it failed.
         failed: share of the states at which the teacher's server failed.
     """
 
@@ -83,7 +83,7 @@ def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rational
         UsageError: a teacher of one's own gave something else than text.
     """
 
-    def ask(state: State) -> str | None | InfrastructureError:
+    def ask(state: State) -> str | InfrastructureError | None:
         try:
             return teacher(state, agent)
         except InfrastructureError as error:  # one lost call is no reason to lose the run
@@ -101,7 +101,12 @@ def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rational
     # Cut before it is read: what a stray tag cuts off is no answer, to the critic either.
     cut = [None if text is None else "".join(text.partition(ANSWER_END)[:2]) for text in said]
     kept = [(n, text) for n, text in enumerate(cut) if text is not None and parse(text) is not None]
-    return Rationales([n for n, _ in kept], [text for _, text in kept], 1 - len(kept) / len(states), len(errors) / len(states))
+    return Rationales(
+        [n for n, _ in kept],
+        [text for _, text in kept],
+        1 - len(kept) / len(states),
+        len(errors) / len(states),
+    )
 
 
 def endpoint_teacher(endpoint: Endpoint) -> Teacher:

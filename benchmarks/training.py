@@ -39,7 +39,7 @@ SIDES = {
     "ours": {},
     "nothing shared": {"share_prefixes": False},
     "whole logits": {"chunk": 1 << 30},
-    "layers again": {"checkpoint_layers": True},
+    "layers again": {"recompute_layers": True},
     "two packs": {"max_tokens": 700},
 }
 

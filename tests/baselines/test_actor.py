@@ -252,8 +252,8 @@ def test_layers_computed_again_give_the_same_gradients(make_actor):
     found = []
     for options in (
         {},
-        {"checkpoint_layers": True},
-        {"checkpoint_layers": True, "chunk": 3, "max_tokens": 50},
+        {"recompute_layers": True},
+        {"recompute_layers": True, "chunk": 3, "max_tokens": 50},
     ):
         actor = make_actor(max_new_tokens=20, **options)
         rows, _ = rows_and_sampled(actor)

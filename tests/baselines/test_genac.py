@@ -155,6 +155,17 @@ def test_a_state_without_an_answer_takes_the_mean_of_late_and_is_counted(success
     assert learner.given[0].tolist() == pytest.approx([0, 1 - fallback])
 
 
+def test_a_critic_that_never_answers_is_told():
+    critic = Said(NAN, NAN)
+    critic.samples = True
+    learner = by_hand(critic)
+    batch = batch_of([trajectory(segment(0, 1, reward=1.0), segment(1, 1), reward=1.0)])
+    with pytest.warns(
+        UserWarning, match="step 0: the critic wrote no well-formed answer for any of 2 states"
+    ):
+        learner.update(batch, Costs())
+
+
 def test_the_agent_of_late_is_that_before_the_batch():
     critic = Said(0.5)
     learner = by_hand(critic, success=0.5)
