@@ -82,7 +82,7 @@ def browser() -> None:
 
 
 class TestBadUse:
-    @pytest.mark.parametrize("size", ["wide", "1280", "0x9", "1280x", "-5x5"])
+    @pytest.mark.parametrize("size", ["wide", "1280", "0x9", "1280x", "-5x5", "10000x800"])
     def test_a_size_that_is_none(self, call: Call, size: str) -> None:
         called = call("web", "preview", "page.html", f"--viewport={size}")
         assert called.code == 2

@@ -50,9 +50,11 @@ class Args:
 def main(words: Sequence[str]) -> int:
     """Run ``agentgym web preview``."""
     args = parse(Args, "web preview", __doc__, words)
-    size = re.fullmatch(r"([1-9]\d{1,4})x([1-9]\d{1,4})", args.viewport)
+    size = re.fullmatch(r"([1-9]\d{1,3})x([1-9]\d{1,3})", args.viewport)
     if size is None:
-        raise UsageError(f"expected --viewport WIDTHxHEIGHT, for example 360x740, got {args.viewport!r}")
+        raise UsageError(
+            f"expected --viewport WIDTHxHEIGHT of 10 to 9999 px, for example 360x740, got {args.viewport!r}"
+        )
     actions = _actions(args.steps)
     with console.stdout_reserved(args.json):
         from agentgym.verifiers.browser import open_pool, read_page

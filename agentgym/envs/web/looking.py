@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import TaskError, ToolError
-from agentgym.verifiers.web.reading import parse_task
+from agentgym.verifiers.web.reading import parse_actions
 from agentgym.verifiers.web.task import Action
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MOST_ACTIONS = 20
 _MOST_LINES = 20
 
 
-def actions_of(given: Sequence[Any]) -> list[Action]:
+def actions_of(given: Sequence[Any]) -> tuple[Action, ...]:
     """Actions out of the objects of a call, read as the steps of a web task.
 
     Raises:
@@ -24,16 +24,12 @@ def actions_of(given: Sequence[Any]) -> list[Action]:
     """
     if len(given) > _MOST_ACTIONS:
         raise ToolError(f"expected at most {_MOST_ACTIONS} actions, got {len(given)}")
-    item = {"id": "preview", "category": "ux", "text": ""}
-    task = {"id": "preview", "prompt": "", "items": [item], "scenarios": [{"name": "", "steps": list(given)}]}
-    try:
-        steps = parse_task(task).scenarios[0].steps
-    except TaskError as error:
-        raise ToolError(str(error).replace("scenarios[0].steps", "actions")) from None
-    actions = [step for step in steps if isinstance(step, Action)]
-    if len(actions) < len(steps):
+    if any(isinstance(each, Mapping) and each.get("op") == "assert" for each in given):
         raise ToolError("a preview takes actions, no asserts")
-    return actions
+    try:
+        return parse_actions(list(given))
+    except TaskError as error:
+        raise ToolError(str(error).replace("steps", "actions", 1)) from None
 
 
 def describe(shown: Preview) -> str:

@@ -41,7 +41,7 @@ def tasks_of_files(path: Path) -> TaskSet:
         raise TaskError(f"expected a web task's JSON file or a folder of them, {path} is none")
     for file in files:
         load_task(file)  # which names the file in its errors
-    rows = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows = [json.loads(file.read_bytes()) for file in files]
     return TaskSet([to_task(row) for row in rows], name=path.name)
 
 

@@ -12,6 +12,7 @@ from agentgym.verifiers.browser.reads import READ_S
 from agentgym.verifiers.browser.session import Session
 from agentgym.verifiers.web.task import Action, Target
 
+ACTION_S = 12.0  # no action takes longer
 LOAD_MS = 8000
 _SETTLE_S = 0.15  # after a load, for scripts that run behind it
 _RESIZED_S = 0.12
@@ -19,6 +20,7 @@ _MISSING_S = 0.4  # a css target that matches nothing for so long fails at once
 _LOOK_S = 0.1
 _MAX_WAIT_MS = 2000
 _SCREENSHOT_MS = 4000
+_LEAST_MS = 250  # what the driver needs to find a target ready that is; its own 0 means for ever
 
 
 class ActionFailed(Exception):
@@ -32,7 +34,7 @@ async def perform(session: Session, action: Action) -> bytes | None:
         A PNG where it is a screenshot.
 
     Raises:
-        ActionFailed, playwright.async_api.Error, Hung: it could not be done.
+        ActionFailed, playwright.async_api.Error, ReadError, Hung: it could not be done.
     """
     if action.op == "screenshot":
         return await picture(session.page)
@@ -113,6 +115,11 @@ def _first(session: Session, target: Target | None) -> Locator:
     return locate(session.page, target).first
 
 
+def _patience(action: Action) -> int:
+    """Milliseconds the driver may wait until the target can be acted on."""
+    return min(max(action.timeout_ms, _LEAST_MS), round(ACTION_S * 1000))
+
+
 async def _goto(session: Session, action: Action) -> None:
     await session.page.goto(ADDRESS, wait_until="domcontentloaded", timeout=LOAD_MS)
     await asyncio.sleep(_SETTLE_S)
@@ -133,19 +140,19 @@ async def _travel(session: Session, action: Action) -> None:
 
 
 async def _click(session: Session, action: Action) -> None:
-    await _first(session, action.target).click(timeout=action.timeout_ms)
+    await _first(session, action.target).click(timeout=_patience(action))
 
 
 async def _dblclick(session: Session, action: Action) -> None:
-    await _first(session, action.target).dblclick(timeout=action.timeout_ms)
+    await _first(session, action.target).dblclick(timeout=_patience(action))
 
 
 async def _hover(session: Session, action: Action) -> None:
-    await _first(session, action.target).hover(timeout=action.timeout_ms)
+    await _first(session, action.target).hover(timeout=_patience(action))
 
 
 async def _fill(session: Session, action: Action) -> None:
-    await _first(session, action.target).fill(str(action.value), timeout=action.timeout_ms)
+    await _first(session, action.target).fill(str(action.value), timeout=_patience(action))
 
 
 async def _type(session: Session, action: Action) -> None:
@@ -157,11 +164,11 @@ async def _press(session: Session, action: Action) -> None:
     if action.target is None:
         await session.page.keyboard.press(action.key)
     else:
-        await _first(session, action.target).press(action.key, timeout=action.timeout_ms)
+        await _first(session, action.target).press(action.key, timeout=_patience(action))
 
 
 async def _focus(session: Session, action: Action) -> None:
-    await _first(session, action.target).focus(timeout=action.timeout_ms)
+    await _first(session, action.target).focus(timeout=_patience(action))
 
 
 async def _tab_to(session: Session, action: Action) -> None:
@@ -173,11 +180,11 @@ async def _tab_to(session: Session, action: Action) -> None:
 
 
 async def _select(session: Session, action: Action) -> None:
-    await _first(session, action.target).select_option(str(action.value), timeout=action.timeout_ms)
+    await _first(session, action.target).select_option(str(action.value), timeout=_patience(action))
 
 
 async def _check(session: Session, action: Action) -> None:
-    await _first(session, action.target).set_checked(bool(action.value), timeout=action.timeout_ms)
+    await _first(session, action.target).set_checked(bool(action.value), timeout=_patience(action))
 
 
 async def _drag(session: Session, action: Action) -> None:
@@ -185,13 +192,13 @@ async def _drag(session: Session, action: Action) -> None:
     # pointer covers it.
     start, end = _first(session, action.target), _first(session, action.to)
     mouse = session.page.mouse
-    await end.scroll_into_view_if_needed(timeout=action.timeout_ms)
-    await start.hover(timeout=action.timeout_ms)
+    await end.scroll_into_view_if_needed(timeout=_patience(action))
+    await start.hover(timeout=_patience(action))
     x, y = await _centre(start, action)
     await mouse.down()
     try:
         await mouse.move(x + 4, y + 4, steps=2)  # what makes a press a drag
-        await end.scroll_into_view_if_needed(timeout=action.timeout_ms)
+        await end.scroll_into_view_if_needed(timeout=_patience(action))
         x, y = await _centre(end, action)
         await mouse.move(x, y, steps=8)
         await mouse.move(x, y)  # HTML5 wants one more dragover on the element, after dragenter
@@ -200,7 +207,7 @@ async def _drag(session: Session, action: Action) -> None:
 
 
 async def _centre(locator: Locator, action: Action) -> tuple[float, float]:
-    box = await locator.bounding_box(timeout=action.timeout_ms)
+    box = await locator.bounding_box(timeout=_patience(action))
     if box is None:
         raise ActionFailed("what is dragged, or where it is to end, has no place on the page")
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

@@ -14,7 +14,8 @@ ORIGIN = "https://page.test"  # .test never resolves (RFC 2606); https, so that 
 ADDRESS = f"{ORIGIN}/"
 INDEX = "index.html"
 MAX_BYTES = 32 << 20
-_LOCAL = ("data", "blob", "about", "javascript", "chrome-error", "devtools")  # schemes that send nothing
+# Schemes that ask nobody for anything; the last ones are for other programs.
+_LOCAL = ("data", "blob", "about", "javascript", "chrome-error", "devtools", "mailto", "tel", "sms")
 
 # The tables of this module alone: those of the machine differ from one to the next.
 _TYPES = mimetypes.MimeTypes()

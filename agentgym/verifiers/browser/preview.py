@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from playwright.async_api import Error as PlaywrightError
 
 from agentgym.errors import InfrastructureError
-from agentgym.verifiers.browser.actions import ActionFailed, matched, perform, picture
+from agentgym.verifiers.browser.actions import ACTION_S, ActionFailed, matched, perform, picture
 from agentgym.verifiers.browser.launch import first_line
 from agentgym.verifiers.browser.process import Browser, BrowserDied
 from agentgym.verifiers.browser.reads import Hung, ReadError
-from agentgym.verifiers.browser.session import Session
+from agentgym.verifiers.browser.session import Session, encodable
 from agentgym.verifiers.web.task import Action
 
-_ACTION_S = 12.0
 _ARIA_MS = 5000
 _MOST_NODES = 20_000  # the accessibility tree of a larger page is neither made nor read
 
@@ -78,9 +77,9 @@ async def _look(session: Session, actions: Sequence[Action], screenshot: bool) -
             await _act(session, action, failed)
         reading = await session.reader.read("page_text")
         text = str(reading.value)
-        async with asyncio.timeout(_ACTION_S):
+        async with asyncio.timeout(ACTION_S):
             if reading.nodes <= _MOST_NODES:
-                aria = await session.page.locator("css=body").aria_snapshot(timeout=_ARIA_MS)
+                aria = encodable(await session.page.locator("css=body").aria_snapshot(timeout=_ARIA_MS))
             else:
                 failed.append(f"accessibility tree: the page has {reading.nodes:,} elements")
             image = await picture(session.page) if screenshot else None
@@ -96,11 +95,11 @@ async def _look(session: Session, actions: Sequence[Action], screenshot: bool) -
 
 async def _act(session: Session, action: Action, failed: list[str]) -> None:
     try:
-        async with asyncio.timeout(_ACTION_S):
+        async with asyncio.timeout(ACTION_S):
             await matched(session, action)
             await perform(session, action)
         return
-    except (PlaywrightError, ActionFailed) as error:
+    except (PlaywrightError, ActionFailed, ReadError) as error:
         failed.append(f"{action.op}: {first_line(error)}")
     except TimeoutError:
         failed.append(f"{action.op}: the time for it ran out")

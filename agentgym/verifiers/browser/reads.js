@@ -13,6 +13,7 @@
   const root = getter(Document.prototype, 'documentElement');
   const bodyOf = getter(Document.prototype, 'body');
   const activeElement = getter(Document.prototype, 'activeElement');
+  const scrollerOf = getter(Document.prototype, 'scrollingElement');
   const titleOf = getter(Document.prototype, 'title');
   const queryAll = method(Document.prototype, 'querySelectorAll');
   const byId = method(Document.prototype, 'getElementById');
@@ -47,7 +48,24 @@
   const rendered = (node) => (node instanceof HTMLElement ? innerText(node) : textContent(node));
   const text = (node) => rendered(node).trim();
   const filled = (string) => Boolean(string && string.trim());
-  const fold = (string) => string.replace(/\s+/g, ' ').trim().toLowerCase();
+  // As Playwright's text filter does it, without zero-width spaces and soft hyphens.
+  const fold = (string) => string.replace(/[\u200b\u00ad]/g, '').replace(/\s+/g, ' ').trim().toLowerCase();
+
+  // A function of an element that `step` makes of the element and of its parent's value, `first` above the root. Values
+  // are kept until the read is over, since elements share their ancestors.
+  const memories = [];
+  const inherited = (first, step) => {
+    const kept = new Map();
+    memories.push(kept);
+    return (node) => {
+      const below = [];
+      let each = node;
+      for (; each && !kept.has(each); each = parent(each)) below.push(each);
+      let value = each ? kept.get(each) : first;
+      for (const next of below.reverse()) kept.set(next, (value = step(next, value)));
+      return value;
+    };
+  };
 
   // -- colours: [red, green, blue] of 255 in sRGB, then alpha of 1 --------------------------------------------------
   const colours = new Map();
@@ -75,17 +93,13 @@
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   // What lies behind an element; null where an image is on the way.
-  const background = (node) => {
-    const layers = [];
-    for (let each = node; each; each = parent(each)) {
-      const {backgroundImage, backgroundColor} = style(each);
-      if (backgroundImage !== 'none') return null;
-      const layer = colour(backgroundColor);
-      layers.push(layer);
-      if (layer[3] >= 1) break;
-    }
-    return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255]);
-  };
+  const background = inherited([255, 255, 255], (node, below) => {
+    const {backgroundImage, backgroundColor} = style(node);
+    if (backgroundImage !== 'none') return null;
+    const layer = colour(backgroundColor);
+    if (layer[3] >= 1) return layer.slice(0, 3);
+    return below && over(layer, below);
+  });
   const contrast = (node) => {
     const below = background(node);
     if (!below) return null;
@@ -94,19 +108,21 @@
   };
 
   // -- seen ---------------------------------------------------------------------------------------------------------
-  const opacity = (node) => {
-    let product = 1;
-    for (let each = node; each; each = parent(each)) product *= parseFloat(style(each).opacity);
-    return product;
+  const opacity = inherited(1, (node, above) => above * parseFloat(style(node).opacity));
+  let edges = null; // of the document area, in viewport coordinates, while a read lasts
+  const documentEdges = () => {
+    const html = root(document);
+    const scroller = scrollerOf(document) ?? html; // body where there is no doctype: html does not tell how far then
+    return {
+      left: 1 - scrollX,
+      top: 1 - scrollY,
+      right: Math.max(scrollWidth(html), scrollWidth(scroller), innerWidth) - scrollX,
+      bottom: Math.max(scrollHeight(html), scrollHeight(scroller), innerHeight) - scrollY,
+    };
   };
   const onDocument = (box) => {
-    const html = root(document);
-    return (
-      box.right + scrollX > 1 &&
-      box.bottom + scrollY > 1 &&
-      box.left + scrollX < Math.max(scrollWidth(html), innerWidth) &&
-      box.top + scrollY < Math.max(scrollHeight(html), innerHeight)
-    );
+    const {left, top, right, bottom} = (edges ??= documentEdges());
+    return box.right > left && box.bottom > top && box.left < right && box.top < bottom;
   };
   const seen = (node) => {
     if (!shows(node, {opacityProperty: true, visibilityProperty: true})) return false;
@@ -167,7 +183,11 @@
     }
     return false;
   };
-  const cssName = (key) => (key.startsWith('--') ? key : key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`));
+  const cssName = (key) => {
+    if (key.startsWith('--')) return key;
+    if (key === 'cssFloat') return 'float';
+    return key.replace(/^webkit(?=[A-Z])/, '-webkit').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  };
   const looks = (node) => {
     const {backgroundColor, color, fontWeight, borderLeftColor, borderLeftWidth} = style(node);
     return [backgroundColor, color, fontWeight, borderLeftColor, borderLeftWidth];
@@ -262,10 +282,18 @@
     return first ? ofFirst[kind](first, key) : (withoutFirst[kind] ?? null);
   };
 
+  // Half of a surrogate pair becomes U+FFFD, as on the screen: nothing after us could encode it.
+  const wellFormed = (value) => {
+    if (Array.isArray(value)) return value.map(wellFormed);
+    return typeof value === 'string' ? value.toWellFormed() : value;
+  };
+
   globalThis.read = ({kind, target, key, loose}) => {
+    for (const kept of memories) kept.clear();
+    edges = null;
     const all = target ? resolve(target, loose) : [];
     return {
-      value: kind in ofPage ? ofPage[kind]() : valueOf(kind, all, key),
+      value: wellFormed(kind in ofPage ? ofPage[kind]() : valueOf(kind, all, key)),
       matched: target ? all.length : null,
       nodes: byTag(document, '*').length,
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from typing import Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from agentgym.verifiers.browser.actions import ActionFailed, describe, matched, perform, picture
+from agentgym.errors import InfrastructureError
+from agentgym.verifiers.browser.actions import ACTION_S, ActionFailed, describe, matched, perform, picture
 from agentgym.verifiers.browser.delivery import ORIGIN
 from agentgym.verifiers.browser.launch import first_line
 from agentgym.verifiers.browser.process import Browser, BrowserDied, Profile
@@ -20,7 +22,6 @@ from agentgym.verifiers.web.predicates import holds
 from agentgym.verifiers.web.task import Action, Assert, Scenario, Step, WebTask, tokens_of, with_tokens
 from agentgym.verifiers.web.trace import Event, Trace
 
-ACTION_S = 12.0  # no action takes longer
 _POLL_S = 0.1
 _ONCE = ("no_errors", "no_network", "dialogs")  # about what was gathered: read once
 _MOST = 5  # addresses and errors of a trace
@@ -88,27 +89,41 @@ class Runner:
         )
 
     async def _scenario(self, number: int, scenario: Scenario) -> _Outcome:
-        """One scenario, once more if the browser died in it: was that the page's doing, it happens again."""
-        for _ in range(2):
-            try:
-                return await self._attempt(number, scenario)
-            except BrowserDied:
-                await self.browser.close()
-        events = [self._skipped(number, n, step) for n, step in enumerate(scenario.steps)]
-        return _Outcome(events, dead=True, hung=True)
+        """One scenario, once more if the browser died in it: was that the page's doing, it happens again.
 
-    async def _attempt(self, number: int, scenario: Scenario) -> _Outcome:
+        Raises:
+            InfrastructureError: the browser breaks before it has been given the page.
+        """
+        for _ in range(2):
+            outcome = _Outcome([])
+            try:
+                if self._left() > 0:
+                    await self._attempt(number, scenario, outcome)
+                break
+            except BrowserDied as died:
+                await self.browser.close()
+                problem = died
+        else:
+            if not outcome.events:
+                raise InfrastructureError(f"the browser cannot open a page: {problem}")
+            outcome.hung = True
+        done = len(outcome.events)
+        outcome.events += [
+            self._skipped(number, n, step) for n, step in enumerate(scenario.steps) if n >= done
+        ]
+        return outcome
+
+    async def _attempt(self, number: int, scenario: Scenario, outcome: _Outcome) -> None:
+        """Do the steps until the page is dead or the time over; what they gave goes into `outcome`."""
         session = await self.browser.open(self.files, scenario.viewport, self.profile)
-        outcome = _Outcome([], session.log)
+        outcome.log = session.log
         try:
             for n, step in enumerate(scenario.steps):
                 if outcome.dead or self._left() <= 0:
-                    outcome.events.append(self._skipped(number, n, step))
-                else:
-                    outcome.events.append(await self._step(session, outcome, number, n, step))
+                    return
+                outcome.events.append(await self._step(session, outcome, number, n, step))
                 if not self.browser.alive():
                     raise BrowserDied
-            return outcome
         finally:
             await self.browser.end(session, hung=outcome.hung)
 
@@ -157,7 +172,7 @@ class Runner:
                 entry.ok = True
                 if self.screenshots and entry.screenshot is None:
                     entry.screenshot = await picture(session.page)
-        except (PlaywrightError, ActionFailed) as error:
+        except (PlaywrightError, ActionFailed, ReadError) as error:
             entry.error = first_line(error)
         except TimeoutError:
             entry.error = "the time for it ran out"
@@ -176,7 +191,7 @@ class Runner:
             try:
                 await self._read(session, step, entry)
                 entry.ok = holds(entry.got, step.predicates)
-            except (ReadError, ValueError, TypeError) as error:
+            except (ReadError, ValueError, TypeError, re.error) as error:
                 entry.error = first_line(error)
             if entry.ok or step.kind in _ONCE or time.monotonic() >= end or self._left() <= 0:
                 return

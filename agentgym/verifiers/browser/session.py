@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import BrowserContext, CDPSession, ConsoleMessage, Dialog, Page, Route
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Page, Route
 from playwright.async_api import Error as PlaywrightError
 
-from agentgym.verifiers.browser.delivery import ADDRESS, answer, stays_here
+from agentgym.verifiers.browser.delivery import ADDRESS, ORIGIN, answer, stays_here
 from agentgym.verifiers.browser.reads import Hung, Reader, ReadError
 
 OPEN_S = 30.0  # for a fresh context; only a broken browser takes longer
 CLOSE_S = 6.0
 MAX_POPUPS = 100  # a page that opens more windows is given up,
-MAX_MESSAGES = 5000  # or that writes more to the console,
+MAX_MESSAGES = 20_000  # or that writes more to the console,
 MAX_DIALOGS = 500  # or opens more dialogs, in one scenario
 _ACCEPTED_DIALOGS = 5
 _KEPT = 200  # entries of each list in the log
 _TEXT = 200  # characters of an entry
 _ADDRESS = 120
-# Errors that come of the judge's blocking.
-_OUR_DOING = (
-    "net::ERR",
-    "Failed to register a ServiceWorker",
-    "unknown error occurred when fetching the script",
-)
+# Messages of the console, and a rejection of the browser's, that come of the judge's blocking.
+_OUR_MESSAGES = ("net::ERR", "unknown error occurred when fetching the script")
+_OUR_REJECTION = "TypeError: Failed to register a ServiceWorker for scope"
+_ICONS = f"{ORIGIN}/*favicon.ico"  # Playwright itself aborts these before any route sees them
 
 
 @dataclass(slots=True)
@@ -63,13 +62,26 @@ class Log:
         """Note an address, once."""
         _keep(self.blocked, address[:_ADDRESS])
 
-    def error(self, text: str) -> None:
-        """Note an error, unless it is the judge's doing."""
-        if not any(mark in text for mark in _OUR_DOING):
+    def exception(self, text: str) -> None:
+        """Note an uncaught error, unless it is the judge's doing."""
+        if not text.startswith(_OUR_REJECTION):
+            _keep(self.errors, text[:_TEXT], repeated=True)
+
+    def message(self, kind: str, text: str) -> None:
+        """Note what was written to the console; as an error too where it is one, and not the judge's doing."""
+        self.messages += 1
+        _keep(self.console, f"{kind}: {text}"[:_TEXT], repeated=True)
+        if kind == "error" and not any(mark in text for mark in _OUR_MESSAGES):
             _keep(self.errors, text[:_TEXT], repeated=True)
 
 
+def encodable(text: str) -> str:
+    """The text, with a question mark for every half of a surrogate pair, of which pages may be full."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _keep(kept: list[str], text: str, *, repeated: bool = False) -> None:
+    text = encodable(text)
     if len(kept) < _KEPT and (repeated or text not in kept):
         kept.append(text)
 
@@ -148,13 +160,15 @@ class Session:
         session.page = await context.new_page()
         context.on("page", session._on_popup)
         context.on("dialog", session._on_dialog)
-        session.page.on("pageerror", lambda error: session.log.error(f"{error.name}: {error.message}"))
-        session.page.on("console", session._on_console)
+        session.page.on("pageerror", session._on_exception)
+        session.page.on("console", lambda message: session.log.message(message.type, message.text))
         session.page.on("websocket", lambda socket: session.log.block(socket.url))
         devtools = await context.new_cdp_session(session.page)
         devtools.on("Network.requestWillBeSent", lambda event: session._on_request(event["request"]["url"]))
         for name in ("Network.webSocketCreated", "Network.webTransportCreated"):
             devtools.on(name, lambda event: session.log.block(event["url"]))
+        devtools.on("Fetch.requestPaused", session._on_icon)
+        await devtools.send("Fetch.enable", {"patterns": [{"urlPattern": _ICONS}]})
         await devtools.send("Network.enable")
         await _disguise(devtools, agent, plain)
         session._devtools = devtools
@@ -210,11 +224,21 @@ class Session:
         if not stays_here(self._files, address):
             self.log.block(address)
 
-    def _on_console(self, message: ConsoleMessage) -> None:
-        self.log.messages += 1
-        _keep(self.log.console, f"{message.type}: {message.text}"[:_TEXT], repeated=True)
-        if message.type == "error":
-            self.log.error(message.text)
+    def _on_exception(self, error: PlaywrightError) -> None:
+        self.log.exception(f"{error.name}: {error.message}" if error.name else error.message)
+
+    def _on_icon(self, event: dict[str, Any]) -> None:
+        found = answer(self._files, event["request"]["url"])
+        asked = {"requestId": event["requestId"]}
+        if found is None:
+            self._spawn(lambda: self._devtools.send("Fetch.continueRequest", asked))
+            return
+        reply = {
+            "responseCode": found.status,
+            "responseHeaders": [{"name": "content-type", "value": found.content_type}],
+            "body": base64.b64encode(found.body).decode(),
+        }
+        self._spawn(lambda: self._devtools.send("Fetch.fulfillRequest", asked | reply))
 
     def _on_popup(self, popup: Page) -> None:
         self.log.popups += 1

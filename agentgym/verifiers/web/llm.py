@@ -19,7 +19,7 @@ from agentgym.endpoint import Endpoint
 from agentgym.errors import InfrastructureError, UnusableAnswer, UsageError, whole_number
 from agentgym.verifiers.web.claims import Opinion, Question, material_of, question_of, read_ballot, steps_run
 from agentgym.verifiers.web.judge import PageVerdict, category_shares
-from agentgym.verifiers.web.score import score_of
+from agentgym.verifiers.web.score import score_of, with_required
 from agentgym.verifiers.web.task import Item, WebTask
 from agentgym.verifiers.web.trace import Trace
 
@@ -224,12 +224,8 @@ def combine(task: WebTask, verdict: PageVerdict, review: Review) -> PageVerdict:
     Returns:
         The verdict; its flag "llm" tells the review.
     """
-    requires = {item.id: item.requires for item in task.items}
-
-    def passes(item: str) -> bool:
-        return verdict.items[item] and item not in review.lowered and all(map(passes, requires[item]))
-
-    items = {item.id: passes(item.id) for item in task.items}
+    upheld = {item: passed and item not in review.lowered for item, passed in verdict.items.items()}
+    items = with_required(task.items, upheld)
     further = () if review.status == "absent" else _scaled(task)
     score = score_of((*task.items, *further), {**items, **review.items})
     return dataclasses.replace(

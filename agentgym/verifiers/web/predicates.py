@@ -18,6 +18,7 @@ def holds(value: Any, predicates: Mapping[str, Any]) -> bool:
 
     Raises:
         ValueError, TypeError: `min` or `max` of what is no number. The assert does not hold.
+        re.error: the word that stands for a token makes `regex` no expression. The same.
     """
     if value is None:
         return False

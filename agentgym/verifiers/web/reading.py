@@ -7,13 +7,13 @@ A file is read as a whole or not at all: an unknown field, op, kind, category or
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym.errors import TaskError, nearest
+from agentgym.spaces import encodable
 from agentgym.verifiers.web.task import (
     ACTIONS,
     ASSERT_WITHIN_MS,
@@ -36,6 +36,9 @@ from agentgym.verifiers.web.task import (
 )
 
 T = TypeVar("T")
+_MOST = 1e15  # larger whole numbers are not exact in JSON
+_MOST_PX = 10_000
+_MOST_DEPTH = 64
 
 
 def load_task(path: str | Path) -> WebTask:
@@ -122,8 +125,8 @@ class Reader:
         self.data, self.place = data, place
 
     def error(self, name: str, text: str) -> TaskError:
-        place = f"{self.place}.{name}" if self.place and name else self.place or name
-        return TaskError(f"{place}: {text}")
+        place = ".".join(filter(None, (self.place, name)))
+        return TaskError(f"{place}: {text}" if place else text)
 
     def only(self, known: Sequence[str]) -> None:
         for name in self.data:
@@ -139,6 +142,8 @@ class Reader:
         value = self._value(name)
         if not isinstance(value, str) or (filled and not value.strip()):
             raise self.error(name, f"expected a {'filled ' * filled}text, got {value!r:.60}")
+        if not encodable(value):
+            raise self.error(name, f"expected a text that can be encoded, got {value!r:.60}")
         return value
 
     def one_of(self, name: str, known: Sequence[str]) -> str:
@@ -153,22 +158,24 @@ class Reader:
             raise self.error(name, f"expected true or false, got {value!r:.60}")
         return value
 
-    def number(self, name: str, least: float = -math.inf) -> float:
+    def number(self, name: str, least: float = -_MOST, most: float = _MOST) -> float:
         value = self._value(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-            floor = "" if least == -math.inf else f" >= {least:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            floor = f" >= {least:g}" if least > -_MOST else ""
             raise self.error(name, f"expected a number{floor}, got {value!r:.60}")
+        if not value <= most:
+            raise self.error(name, f"expected a number from {least:g} to {most:g}, got {value!r:.60}")
         return value
 
-    def whole(self, name: str, least: int) -> int:
-        value = self.number(name, least)
+    def whole(self, name: str, least: int, most: float = _MOST) -> int:
+        value = self.number(name, least, most)
         if value != int(value):
             raise self.error(name, f"expected a whole number, got {value!r:.60}")
         return int(value)
 
     def weight(self) -> float:
         weight = self.number("weight") if "weight" in self.data else 1.0
-        if not 0 < weight < math.inf:
+        if not weight > 0:
             raise self.error("weight", f"expected a number above 0, got {weight!r}")
         return float(weight)
 
@@ -177,6 +184,12 @@ class Reader:
         if not isinstance(value, list):
             raise self.error(name, f"expected a list, got {value!r:.60}")
         return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self.list(name)
+        if not all(isinstance(each, str) for each in value):
+            raise self.error(name, f"expected a list of texts, got {value!r:.60}")
+        return tuple(value)
 
     def objects(self, name: str) -> Iterator[Reader]:
         place = f"{self.place}.{name}" if self.place else name
@@ -189,21 +202,24 @@ class Reader:
         if "viewport" not in self.data:
             return default
         match self.data["viewport"]:
-            case [int(width), int(height)] if width > 0 and height > 0 and not isinstance(width, bool):
+            case [int(width), int(height)] if all(
+                type(px) is int and 0 < px <= _MOST_PX for px in (width, height)
+            ):
                 return width, height
-        raise self.error("viewport", f"expected [width, height] in px, got {self.data['viewport']!r:.60}")
+        got = f"{self.data['viewport']!r:.60}"
+        raise self.error("viewport", f"expected [width, height] in px, each from 1 to {_MOST_PX}, got {got}")
 
 
 def _item(reader: Reader) -> Item:
     reader.only(("id", "category", "weight", "text", "requires"))
-    requires = reader.list("requires") if "requires" in reader.data else []
+    requires = reader.texts("requires") if "requires" in reader.data else ()
     category: Any = reader.one_of("category", CATEGORIES)
     return Item(
         reader.text("id", filled=True),
         category,
         reader.weight(),
         reader.text("text"),
-        tuple(map(str, requires)),
+        requires,
     )
 
 
@@ -248,8 +264,8 @@ def _action(reader: Reader, op: str) -> Action:
         "max": lambda: reader.whole("max", 1),
         "dx": lambda: reader.number("dx"),
         "dy": lambda: reader.number("dy"),
-        "w": lambda: reader.whole("w", 1),
-        "h": lambda: reader.whole("h", 1),
+        "w": lambda: reader.whole("w", 1, _MOST_PX),
+        "h": lambda: reader.whole("h", 1, _MOST_PX),
         "ms": lambda: reader.number("ms", 0),
     }
     present = [name for name in ("timeout_ms", *optional) if name in reader.data]
@@ -313,7 +329,11 @@ def _target(reader: Reader, *, css_only: bool) -> Target:
     )
 
 
-def _check_tokens(reader: Reader, value: Any) -> None:
+def _check_tokens(reader: Reader, value: Any, depth: int = 0) -> None:
+    if depth > _MOST_DEPTH:
+        raise reader.error(
+            "", f"expected at most {_MOST_DEPTH} levels of lists and objects in a step, got more"
+        )
     if isinstance(value, str):
         for name in TOKEN.findall(value):
             if name not in TOKENS:
@@ -322,10 +342,10 @@ def _check_tokens(reader: Reader, value: Any) -> None:
                 )
     elif isinstance(value, Mapping):
         for each in value.values():
-            _check_tokens(reader, each)
+            _check_tokens(reader, each, depth + 1)
     elif isinstance(value, list):
         for each in value:
-            _check_tokens(reader, each)
+            _check_tokens(reader, each, depth + 1)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from agentgym.verifiers.web.task import Assert, Item, WebTask
 
@@ -41,12 +42,24 @@ def passed_items(task: WebTask, held: Collection[tuple[int, int]]) -> dict[str, 
         for n, step in enumerate(scenario.steps):
             if isinstance(step, Assert):
                 proven[step.item] = proven.get(step.item, True) and (s, n) in held
-    requires = {item.id: item.requires for item in task.items}
+    return with_required(task.items, proven)
 
-    def passes(item: str) -> bool:
-        return proven.get(item, False) and all(map(passes, requires[item]))
 
-    return {item.id: passes(item.id) for item in task.items}
+def with_required(items: Sequence[Item], passed: Mapping[str, bool]) -> dict[str, bool]:
+    """Which items pass once each needs all that it requires, and what those require.
+
+    Args:
+        items: of a rubric; what they require is among them.
+        passed: by item, on its own; one that is not there does not pass.
+
+    Returns:
+        Every item, in its order.
+    """
+    requires = {item.id: item.requires for item in items}
+    standing: dict[str, bool] = {}
+    for item in TopologicalSorter(requires).static_order():  # what is required comes first
+        standing[item] = passed.get(item, False) and all(standing[each] for each in requires[item])
+    return {item: standing[item] for item in requires}
 
 
 def score_of(items: Iterable[Item], passed: Mapping[str, bool]) -> Score:

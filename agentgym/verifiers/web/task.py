@@ -61,7 +61,7 @@ TARGET_KINDS = (
 ).split()
 KINDS = (*TARGET_KINDS, *PAGE_KINDS)
 PREDICATES = ("equals", "contains", "not_contains", "regex", "min", "max", "in")
-TOKEN = re.compile(r"\{\{(\w+)\}\}")
+TOKEN = re.compile(r"\{\{([^{}]+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)

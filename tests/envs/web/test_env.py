@@ -220,7 +220,7 @@ class TestTasks:
             ],
         }
         path = tmp_path / "mine.json"
-        path.write_text(json.dumps(task), encoding="utf-8")
+        path.write_text(json.dumps(task), encoding="utf-8-sig")  # as some editors write it
         for source in (path, str(tmp_path)):
             env = WebEnv(tasks=source)
             assert env.reset(seed=0)[0] == "Say hello."

@@ -263,6 +263,43 @@ def test_a_failed_action_does_not_stop_the_scenario(steps: Steps) -> None:
     assert not any(event.skipped for event in events)
 
 
+def test_a_selector_that_css_does_not_know_is_a_failed_action(steps: Steps) -> None:
+    page = "<button>Go on</button>"
+    events = steps(
+        page,
+        [
+            {"op": "tab_to", **on("button:has-text('Go')")},
+            {"op": "tab_to", **on("button:visible")},
+            reads("count", "button"),
+        ],
+    )
+    assert [event.ok for event in events] == [False, False, True]
+    assert "not a valid selector" in events[0].error
+
+
+def test_no_patience_is_not_endless_patience(steps: Steps) -> None:
+    page = f"""<button id=b disabled onclick=say('late')>b</button><button id=c onclick=say('ready')>c</button>{LOG}
+    <script>setTimeout(() => b.disabled = false, 3000)</script>"""
+    events = steps(
+        page,
+        [
+            {"op": "click", **on("#b"), "timeout_ms": 0},
+            {"op": "click", **on("#c"), "timeout_ms": 0},
+            LOGGED,
+            {"op": "click", **on("#b"), "timeout_ms": 10**10},
+            reads("text", "#log", equals="ready late"),
+        ],
+    )
+    assert [event.ok for event in events] == [False, True, True, True, True]
+    assert said(events[:3]) == ["ready"]
+
+
+def test_tab_to_filters_text_as_other_actions_do(steps: Steps) -> None:
+    page = "<button>other</button><button>zero\u200b wi\u00addth</button>"
+    (event,) = steps(page, [{"op": "tab_to", "target": {"css": "button", "has_text": "Zero Width"}}])
+    assert event.ok
+
+
 def test_screenshots(steps: Steps) -> None:
     events = steps("<p>p</p>", [{"op": "screenshot"}, {"op": "hover", **on("p")}], screenshots=True)
     assert all(event.screenshot.startswith(b"\x89PNG") for event in events)

@@ -42,9 +42,8 @@ def test_the_pages_own_icon_is_served() -> None:
 
 
 def test_what_is_no_network() -> None:
-    assert all(
-        stays_here(FILES, each) for each in ("data:,x", "blob:https://page.test/1", "https://page.test/")
-    )
+    local = ("data:,x", "blob:https://page.test/1", "https://page.test/", "mailto:a@b.test", "tel:123")
+    assert all(stays_here(FILES, each) for each in local)
     assert not any(
         stays_here(FILES, each) for each in ("wss://page.test/", "ftp://a/", "https://page.test/none")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -9,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -104,6 +107,33 @@ def test_nothing_gets_out_without_a_namespace(monkeypatch: pytest.MonkeyPatch, p
     assert {"tcp", "udp"} <= set(sink.heard)
 
 
+def test_only_the_judges_own_messages_are_no_errors(play: Play) -> None:
+    page = """<button id=a onclick="throw new Error('net::ERR_FAKE')">a</button>
+    <button id=b onclick="Promise.reject(new Error('see net::ERR_FAKE'))">b</button>
+    <button id=c onclick="throw new Error('Failed to register a ServiceWorker')">c</button>
+    <button id=d onclick="console.error('see net::ERR_FAKE')">d</button>"""
+    clean = {"op": "assert", "kind": "no_errors"}
+    trace = play(page, *([{"op": "click", "target": {"css": f"#{css}"}}, clean] for css in "abcd"))
+    assert [event.ok for event in trace.events if event.op == "assert"] == [False, False, False, True]
+
+
+def test_the_icon_of_a_page(play: Play) -> None:
+    page = b"""<p id=p>-</p><script>fetch('/favicon.ico').then(async (r) => {
+      p.textContent = r.status + (await r.text()) })</script>"""
+    quiet = [{"op": "assert", "kind": kind} for kind in ("no_errors", "no_network")]
+
+    def shows(text: str) -> list[dict[str, Any]]:
+        return [{"op": "assert", "kind": "text", "target": {"css": "p"}, "equals": text, "within_ms": 2000}]
+
+    for files, text in (({}, "204"), ({"favicon.ico": b"icon"}, "200icon")):
+        trace = play({"index.html": page, **files}, [*shows(text), *quiet])
+        assert [event.ok for event in trace.events] == [True] * 4
+    foreign = b"<script>fetch('https://page.test/none/favicon.ico').catch(() => 0)</script>"
+    assert play({"index.html": foreign}, [{"op": "wait", "ms": 300}]).blocked == (
+        "https://page.test/none/favicon.ico",
+    )
+
+
 def test_a_service_worker_never_starts(play: Play) -> None:
     page = b"<p id=p>-</p><script>navigator.serviceWorker.register('/sw.js').then(() => p.textContent = 'on')</script>"
     look = [
@@ -181,6 +211,65 @@ def test_a_browser_that_is_killed_is_no_fault_of_the_page(pool: Any) -> None:
     assert before
     assert [event.ok for event in trace.events] == [True] * 6
     assert trace.hung == 0
+
+
+class Dying:
+    """Stands for a browser that is gone at the second read of every page, or cannot even open one."""
+
+    def __init__(self, opens: bool) -> None:
+        from agentgym.verifiers.browser.session import Log
+
+        self.opens = opens
+        self.reads = 0
+        self.log = Log()
+        self.page = SimpleNamespace(url="https://page.test/")
+        self.reader = self
+
+    async def ready(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def end(self, session: Any, *, hung: bool) -> None: ...
+
+    def alive(self) -> bool:
+        return self.reads < 2
+
+    async def open(self, *page: Any) -> Any:
+        from agentgym.verifiers.browser.process import BrowserDied
+
+        self.reads = 0
+        if not self.opens:
+            raise BrowserDied("no context")
+        return self
+
+    async def read(self, *kind: Any) -> Any:
+        from agentgym.verifiers.browser.reads import Hung, Reading
+
+        self.reads += 1
+        if not self.alive():
+            raise Hung("the page is gone")
+        return Reading("title", None, 1)
+
+
+def run_dying(*, opens: bool) -> Trace:
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    from agentgym.verifiers.browser.runner import Runner
+
+    task = task_of([{"op": "assert", "kind": "title", "within_ms": 0}] * 3)
+    scripted = replace(task, scenarios=tuple(replace(s, steps=s.steps[1:]) for s in task.scenarios))
+    return asyncio.run(Runner(Dying(opens), {}).run(scripted))  # type: ignore[arg-type]
+
+
+def test_a_page_that_ends_the_browser_each_time_keeps_what_it_had_earned() -> None:
+    trace = run_dying(opens=True)
+    assert [event.ok for event in trace.events] == [True, False, False]
+    assert [event.skipped for event in trace.events] == [False, False, True]
+    assert trace.hung == 1
+
+
+def test_a_browser_that_opens_no_page_is_no_verdict() -> None:
+    with pytest.raises(InfrastructureError, match="no context"):
+        run_dying(opens=False)
 
 
 def test_a_browser_that_does_not_start_is_no_verdict(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:

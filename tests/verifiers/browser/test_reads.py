@@ -128,6 +128,10 @@ VALUES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("style", "#grey", {"key": "color"}, "rgb(118, 118, 118)"),
     ("style", "#plain", {"key": "text-transform"}, "uppercase"),
     ("style", "#plain", {"key": "textTransform"}, "uppercase"),
+    ("style", "#plain", {"key": "cssFloat"}, "none"),
+    ("style", "#plain", {"key": "webkitLineClamp"}, "none"),
+    ("style", "#plain", {"key": "WebkitLineClamp"}, "none"),
+    ("style", "#plain", {"key": "noSuchThing"}, ""),
     ("font_px", "#small", {}, 6),
     ("struck", "#done", {}, True),
     ("struck", "#open", {}, False),
@@ -283,13 +287,15 @@ def test_reads_follow_the_page_to_its_next_documents(steps: Callable[..., list[E
 
 
 def test_what_cannot_be_read_does_not_hold(steps: Callable[..., list[Event]]) -> None:
-    bad, number, empty = steps(
+    bad, number, empty, regex = steps(
         "<p>word</p>",
         [
             wanted("count", "p[", {}) | {"min": 0},
             wanted("text", "p", {}) | {"min": 1},
             wanted("text", "#no", {}) | {"not_contains": "x"},
+            wanted("text", "p", {}) | {"regex": "\\{{t1}}"},
         ],
+        seed=1,  # {{t1}} begins with an h: there is no escape of that letter
     )
     assert not bad.ok
     assert "SyntaxError" in bad.error
@@ -298,6 +304,8 @@ def test_what_cannot_be_read_does_not_hold(steps: Callable[..., list[Event]]) ->
     assert number.error
     assert not empty.ok
     assert empty.got is None
+    assert not regex.ok
+    assert "bad escape" in regex.error
 
 
 FORGED = """<!doctype html><title>t</title><body><p id="p">true text</p>
@@ -338,3 +346,34 @@ def test_the_page_cannot_see_the_reading_world(steps: Callable[..., list[Event]]
       document.querySelectorAll('*').length, 50)</script>"""
     events = steps(page, [wanted("count", "p", {}), {"op": "wait", "ms": 200}, wanted("text", "p", {})])
     assert events[2].got == "0 5"  # html, head, body, p, script: nothing was added
+
+
+@pytest.mark.parametrize("doctype", ["<!doctype html>", ""], ids=["standards", "quirks"])
+def test_the_document_area(steps: Callable[..., list[Event]], doctype: str) -> None:
+    page = (
+        doctype
+        + """<style>body { margin: 0 } p { position: absolute; width: 50px; height: 20px; margin: 0 }</style>
+    <p id=low style='top: 3000px'>x</p><p id=right style='top: 0; left: 2000px'>x</p>
+    <p id=off style='top: 0; left: -9999px'>x</p><p id=fixed style='position: fixed; left: 2100px; top: 0'>x</p>"""
+    )
+    read = [wanted("count", f"#{css}", {}) for css in ("low", "right", "off", "fixed")]
+    events = steps(page, [*read, wanted("visible", "#low", {}), {"op": "assert", "kind": "overflow_x"}])
+    # The area is 2050 px wide, as far as #right: what is fixed does not widen it.
+    assert [event.got for event in events] == [1, 1, 0, 0, True, 2050 - 1280]
+
+
+def test_a_large_table_is_read_in_time(steps: Callable[..., list[Event]]) -> None:
+    page = """<div><div><div><div id=g></div></div></div></div><script>
+    g.innerHTML = '<table>' + ('<tr>' + '<td>1</td>'.repeat(100)).repeat(100) + '</table>'</script>"""
+    events = steps(
+        page, [wanted("count", "td", {}), wanted("contrast", "td", {}), wanted("hidden", "td", {})]
+    )
+    assert [event.got for event in events] == [10_000, 21, False]
+
+
+def test_half_of_a_surrogate_pair_is_read_as_it_is_shown(steps: Callable[..., list[Event]]) -> None:
+    page = "<p id=p></p><script>p.textContent = 'a\\ud800b'; console.error('\\udc00 half')</script>"
+    text, errors = steps(page, [wanted("texts", "p", {}), {"op": "assert", "kind": "no_errors"}])
+    assert text.got == ["a\ufffdb"]
+    assert errors.errors == () == errors.blocked
+    assert not errors.ok

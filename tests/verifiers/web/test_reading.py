@@ -40,10 +40,18 @@ def small() -> dict[str, Any]:
     }
 
 
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels - 1):
+        found = [found]
+    return found
+
+
 def broken(change: str) -> dict[str, Any]:
     """`small` after one statement about `task`."""
     task = copy.deepcopy(small())
-    exec(change, {"task": task, "steps": task["scenarios"][0]["steps"], "items": task["items"]})
+    names = {"task": task, "steps": task["scenarios"][0]["steps"], "items": task["items"], "nested": nested}
+    exec(change, names)
     return task
 
 
@@ -85,6 +93,20 @@ def test_the_published_task_is_read() -> None:
     ("change", "said"),
     [
         ("task['extra'] = 1", "unknown field 'extra'"),
+        ("task['id'] = chr(0xd800)", "id: expected a text that can be encoded, got '\\ud800'"),
+        ("task['viewport'] = [1280, True]", "viewport: expected [width, height]"),
+        ("task['viewport'] = [10**9, 800]", "viewport: expected [width, height] in px, each from 1 to 10000"),
+        ("items[0]['weight'] = 10**400", "items[0].weight: expected a number from -1e+15 to 1e+15, got 1000"),
+        ("items[1]['requires'] = [1]", "items[1].requires: expected a list of texts, got [1]"),
+        ("steps[2]['value'] = '{{ t1 }}'", "no token {{ t1 }}; there are {{t1}} to {{t8}}"),
+        ("steps[2]['value'] = '{{t1.x}}'", "no token {{t1.x}}"),
+        (
+            "steps[1]['timeout_ms'] = 10**400",
+            "scenarios[0].steps[1].timeout_ms: expected a number from 0 to 1e+15",
+        ),
+        ("steps[1]['target']['nth'] = float('inf')", "nth: expected a number from 0 to 1e+15, got inf"),
+        ("steps[0] = {'op': 'resize', 'w': 10**9, 'h': 5}", "steps[0].w: expected a number from 1 to 10000"),
+        ("steps[3]['equals'] = nested(65)", "steps[3]: expected at most 64 levels of lists and objects"),
         ("del task['prompt']", "the field 'prompt' is missing"),
         ("task['id'] = ' '", "id: expected a filled text"),
         ("task['items'] = []", "items: expected at least one item"),
@@ -138,6 +160,7 @@ def test_a_broken_task_is_refused(change: str, said: str) -> None:
     [
         ("{", "expected a JSON object"),
         ("[]", "the file: expected an object"),
+        ('{"extra": 1}', "broken.json: unknown field 'extra'"),
         ('{"id": "a", "id": "b"}', "the field 'id' stands twice"),
         ('{"id": NaN}', "NaN is no JSON number"),
         ("[" * 100_000, "expected a JSON object"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -112,3 +113,26 @@ def test_a_share_over_no_items_is_one() -> None:
     rubric = task(("F", "functionality", 2, []), asserts="")
     got = score_of(rubric.items, {"F": True})
     assert (got.score, got.functional, got.other) == (1.0, 1.0, 1.0)
+
+
+def test_requires_of_many_items_cost_no_time() -> None:
+    """By every way through the layers there would be 2 ** 60 of them; one after another, more than Python's stack."""
+    layers = [[f"{layer}{side}" for side in "ab"] for layer in range(60)]
+    chain = [f"c{n}" for n in range(1200)]
+    needs = {name: above for above, layer in pairwise(layers) for name in layer}
+    needs |= {name: [above] for above, name in pairwise(chain)}
+    names = [name for layer in layers for name in layer] + chain
+    many = parse_task(
+        {
+            "id": "t",
+            "prompt": "",
+            "items": [{"id": n, "category": "ux", "text": "", "requires": needs.get(n, [])} for n in names],
+            "scenarios": [
+                {"name": "s", "steps": [{"op": "assert", "item": n, "kind": "title"} for n in names]}
+            ],
+        }
+    )
+    held = {(0, n) for n in range(len(names))}
+    assert all(passed_items(many, held).values())
+    without_roots = held - {(0, names.index("0a")), (0, names.index("c0"))}
+    assert [name for name, passed in passed_items(many, without_roots).items() if passed] == ["0b"]
