@@ -194,12 +194,20 @@ def require(env_id: str) -> None:
         **pettingzoo.parallel_registry,
         **pettingzoo.aec_registry,
     }:
-        others = (
-            key
-            for key, spec in gymnasium.registry.items()
-            if not str(spec.entry_point).startswith("gymnasium.")
-        )
-        raise UsageError(f"no environment {env_id!r} is registered.{hint}{nearest(name, others)}")
+        if not module and "/" not in name:
+            hint = " An environment of your own is named module:Id-v0, which imports its module."
+        raise UsageError(f"no environment {env_id!r} is registered.{hint}{nearest(name, _offered())}")
+
+
+def _offered() -> list[str]:
+    """Ids to propose: everybody's but Gymnasium's own, which speak no text, and ours for several agents."""
+    makers = {key: spec.entry_point for key, spec in gymnasium.registry.items()}
+    others = (
+        key
+        for key, maker in makers.items()
+        if not str(getattr(maker, "__module__", maker)).startswith("gymnasium.")
+    )
+    return list(dict.fromkeys([*(entry.id for entry in ENTRIES), *others]))
 
 
 def _import(module: str, env_id: str) -> ModuleType:

@@ -28,8 +28,7 @@ from agentgym.registration import find, require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.salvage import append_or_mark
 from agentgym.trajectory.store import TrajectoryStore
-from agentgym.workers import Env, Job, Player, Run, close_quietly, stacked
-from agentgym.wrappers.chat import ChatContext
+from agentgym.workers import Env, Job, Player, Run, close_quietly, conversing, stacked
 from agentgym.wrappers.compaction import ContextCompaction
 from agentgym.wrappers.delegation import Delegation
 from agentgym.wrappers.prompts import PublishedPrompts
@@ -58,7 +57,8 @@ def make_env(
 
     Args:
         env_id: a registered id.
-        compact: token budget of the conversation; None for the whole history.
+        compact: token budget of the conversation; None for the whole history, or for the conversations that an
+            environment registered with a context wrapper makes itself.
         reply_tokens: room kept for the next reply; by default a quarter of `compact`.
         keep_last: turns that a rewrite leaves as they are.
         summarizer: how history is rewritten, see `ContextCompaction`; also a model for `make_policy`, ``"hf:..."`` or
@@ -98,7 +98,7 @@ def make_env(
         form = {"form": prompts} if isinstance(prompts, str) else prompts
         env = PublishedPrompts(env, **{"tokens": tokens, **form})
     elif compact is None:
-        env = ChatContext(env)
+        env = conversing(env)
     else:
         room = compact // 4 if reply_tokens is None else reply_tokens
         writer = _summarizer(summarizer)

@@ -66,7 +66,12 @@ def stacked(env: Env) -> Env:
     """The environment with the wrappers a rollout cannot do without."""
     if isinstance(env, RecordTrajectory):
         return env
-    return RecordTrajectory(env if isinstance(env.observation_space, ConversationSpace) else ChatContext(env))
+    return RecordTrajectory(conversing(env))
+
+
+def conversing(env: Env) -> Env:
+    """The environment with the whole history as its observation, unless it makes conversations of its own."""
+    return env if isinstance(env.observation_space, ConversationSpace) else ChatContext(env)
 
 
 class _Worker:

@@ -172,3 +172,18 @@ def test_a_module_that_fails_when_imported_says_where(tmp_path, monkeypatch):
         UsageError, match=r"no environment 'agentgym/Relya-v0' .* Did you mean 'agentgym/Relay-v0'"
     ):
         require("agentgym/Relya-v0")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"),
+    [
+        ("agentgym/team-v0", "Did you mean 'agentgym/Team-v0'"),
+        ("Relay-v0", "named module:Id-v0, which imports its module. Did you mean 'agentgym/Relay-v0'"),
+        ("my_env", "named module:Id-v0, which imports its module. Known: 'agentgym/Relay-v0'"),
+    ],
+)
+def test_an_unknown_id_is_answered_with_ids_that_can_be_played(env_id, said):
+    with pytest.raises(UsageError) as caught:
+        require(env_id)
+    assert said in str(caught.value)
+    assert "Walker2d" not in str(caught.value)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -127,6 +128,24 @@ def test_the_stack():
     assert "RecordTrajectory<ContextCompaction<Relay" in str(env)
     inner = env.env
     assert (inner.max_tokens, inner.reply_tokens, inner.keep_last, inner.strategy) == (400, 100, 1, "drop")
+
+
+def test_an_environment_that_was_registered_with_its_own_context_keeps_it():
+    def compacted(**kwargs):
+        return ContextCompaction(RelayEnv(**kwargs), max_tokens=400, reply_tokens=50, summarizer="drop")
+
+    gymnasium.register("test/Compacted-v0", compacted)
+    try:
+        assert "ChatContext" not in str(make_env("test/Compacted-v0"))
+        (trajectory,) = collect(
+            "test/Compacted-v0", "gold", episodes=1, env_kwargs={"hops": 20, "scenery": 400}
+        )
+        assert trajectory.resolved
+        assert {segment.cause for segment in trajectory.segments} == {"start", "compaction"}
+        with pytest.raises(UsageError, match="the conversations of another wrapper"):
+            make_env("test/Compacted-v0", compact=200)
+    finally:
+        del gymnasium.registry["test/Compacted-v0"]
 
 
 @pytest.mark.parametrize("summarizer", ["rule", "policy"])

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RECORDS = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RECORDS.jsonl")]]  # of SWE tasks
+# What tyro says of a value that none of several types can be made from.
+_NO_TYPE = re.compile(r"Error parsing (\S+): no type matching (.+?) could be instantiated from \[(.*?)\]\.")
 
 
 def parse(
@@ -67,8 +70,11 @@ def _first_part(box: str) -> str:
             parts[-1].append(inner.strip())
     parts = [part for part in parts if part] or [["expected other arguments"]]
     told = [part for part in parts[1:] if part[0].startswith(("Unrecognized", "Perhaps you meant"))]
-    first = parts[0][:1] if "no type matching" in parts[0][0] else parts[0]
-    return ". ".join(" ".join(part).rstrip(".") for part in [first, *told])
+    union = _NO_TYPE.match(" ".join(parts[0]))
+    if union is not None:
+        flag, types, got = union.groups()
+        return f"expected {flag} {types.replace('{None}|', '')}, got {got}"
+    return ". ".join(" ".join(part).rstrip(".") for part in [parts[0], *told])
 
 
 def sampling(args: Any) -> dict[str, Any]:

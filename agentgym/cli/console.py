@@ -69,8 +69,8 @@ def stdout_reserved(reserved: bool) -> Iterator[None]:
         yield
 
 
-class HelpShown(Exception):
-    """A verb printed its help; there is nothing more to do."""
+class HelpShown(SystemExit):
+    """A verb printed its help; there is nothing more to do. A script that catches nothing ends well."""
 
 
 class Progress:

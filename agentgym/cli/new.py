@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
     templates = files("agentgym.cli") / "templates" / "new"
     texts = {
         target.format(name=args.name): Template((templates / source).read_text(encoding="utf-8")).substitute(
-            name=args.name, title=title, id=env_id
+            name=args.name, title=title, id=env_id, cls=title if title.endswith("Env") else f"{title}Env"
         )
         for source, target in FILES.items()
     }
@@ -68,7 +68,7 @@ def main(words: Sequence[str]) -> int:
         paths = [str(folder / name) for name in texts]
         console.print_json({"id": f"{args.name}:{env_id}", "files": paths, "next": commands})
         return console.OK
-    print(f"Made {folder} with {', '.join(texts)}. Next:\n")
+    print(f"Made {folder} with {', '.join(texts)}. Next, the test (it needs pytest) and the audit:\n")
     for command in commands:
         print(f"    {command}")
     return console.OK
@@ -89,7 +89,7 @@ def next_commands(folder: Path, name: str, env_id: str) -> list[str]:
 def _require_free(name: str, folder: Path) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(
-            f"expected a name of lower case letters, digits and underscores such as my_env, got {name!r}"
+            f"expected a name of lower case letters, digits and underscores such as my_env, no keyword, got {name!r}"
         )
     if folder.exists():
         raise UsageError(f"{folder} exists already; choose another name, or another --dir")

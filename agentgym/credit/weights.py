@@ -85,8 +85,14 @@ def broadcast(advantages: ArrayLike, masks: Sequence[ArrayLike], rollouts: Seque
 
     Returns:
         Per segment, (T_k,), 0 at masked tokens.
+
+    Raises:
+        UsageError: a segment of no trajectory.
     """
     of = np.asarray(advantages, dtype=np.float64)
+    for n in rollouts:
+        if not 0 <= n < len(of):
+            raise UsageError(f"expected rollouts to be indices of the {len(of)} advantages, got {n!r}")
     return [np.where(mask, of[n], 0.0) for mask, n in zip(_masks(masks, rollouts), rollouts, strict=True)]
 
 

@@ -96,7 +96,8 @@ def _load(module_name: str, attribute: str, options: dict[str, Any]) -> Policy:
     found: Any = module
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise UsageError(f"policy {spec!r}: no attribute {name!r}.{nearest(name, vars(found))}")
+            known = [other for other in vars(found) if not other.startswith("_")]
+            raise UsageError(f"policy {spec!r}: no attribute {name!r}.{nearest(name, known)}")
         found = getattr(found, name)
     if isinstance(found, Policy):
         if options:

@@ -203,7 +203,8 @@ class HFPolicy(Policy):
         return (
             f"{self.name}: a prompt of {tokens} tokens leaves no room for a reply in its context of {self.context}; "
             f"keep the conversation under it with --compact {self.context} --reply-tokens {reply} "
-            f"--tokens {self.name} (ContextCompaction)"
+            f"--tokens {self.name} (ContextCompaction); a first message of that length needs a model with a longer "
+            "context"
         )
 
     def _generate(self, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int]) -> list[Reply]:

@@ -90,8 +90,9 @@ class ChatContext(AgentWrapper):
 
 def expect_text(wrapper: AgentWrapper, env: gymnasium.Env[Any, Any]) -> None:
     """Refuse an environment whose observations are not text, with a `UsageError`."""
-    if not isinstance(env.observation_space, spaces.UnicodeText):
+    space = env.observation_space
+    if not isinstance(space, spaces.UnicodeText):
+        got = "the conversations of another wrapper" if isinstance(space, spaces.Conversation) else space
         raise UsageError(
-            f"{type(wrapper).__name__} reads text: expected observations in UnicodeText, "
-            f"got {env.observation_space}"
+            f"{type(wrapper).__name__} reads text: expected observations in UnicodeText, got {got}"
         )

@@ -230,8 +230,8 @@ class ContextCompaction(ChatContext):
         if needed > self.max_tokens:
             asking = f", asking for a summary {self._asking_tokens}" if self._asking_tokens else ""
             raise UsageError(
-                f"expected max_tokens >= {needed} for this task, got {self.max_tokens}: system prompt and "
-                f"task take {opened} tokens, a reply {self.reply_tokens}{asking}, "
+                f"expected max_tokens >= {needed} for this task with reply_tokens={self.reply_tokens}, got "
+                f"{self.max_tokens}: system prompt and task take {opened} tokens, a reply {self.reply_tokens}{asking}, "
                 f"the turns at least {3 * smallest}"
             )
 

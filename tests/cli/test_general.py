@@ -34,6 +34,13 @@ def test_every_verb_has_help_with_an_example(call, words):
     assert f"agentgym {' '.join(words)}" in called.out
 
 
+def test_help_ends_a_script_of_ones_own_without_a_traceback(capsys):
+    with pytest.raises(SystemExit) as ended:
+        arguments.parse(listing.Args, "mine", "What it does.", ["--help"])
+    assert not ended.value.code
+    assert "What it does." in capsys.readouterr().out
+
+
 def test_unknown_verb(call):
     called = call("lst")
     assert called.code == 2
@@ -45,8 +52,9 @@ def test_unknown_verb(call):
     [
         (["list", "--jsn"], "Perhaps you meant: --json"),
         (["run"], "ID"),
-        (["run", "x", "--episodes", "many"], "--episodes"),
-        (["run", "x", "--compact", "many"], "--compact"),
+        (["run", "x", "--episodes", "many"], "expected --episodes INT|{all}, got 'many'"),
+        (["run", "x", "--compact", "many"], "expected --compact INT, got 'many'"),
+        (["run", "x", "--episode-timeout", "for ever, " * 9], "got 'for ever, for ever"),
         (["run", "x", "stray"], "stray"),
         (["swe", "grad"], "Did you mean 'grade'?"),
     ],

@@ -23,6 +23,14 @@ def test_new_writes_four_files_and_prints_two_commands(call, tmp_path):
     assert commands[1].endswith("check my_vault:MyVault-v0")
 
 
+@pytest.mark.parametrize(("name", "cls"), [("my_vault", "MyVaultEnv"), ("vault_env", "VaultEnv")])
+def test_the_class_is_called_env_once(call, tmp_path, name, cls):
+    call("new", name, "--dir", tmp_path)
+    text = (tmp_path / name / f"{name}.py").read_text()
+    assert f"class {cls}(AgentEnv):" in text
+    assert f'"{name}:{cls}"' in text
+
+
 def test_new_json(call, tmp_path):
     answer = call("new", "my_vault", "--dir", tmp_path, "--json").json
     assert answer["id"] == "my_vault:MyVault-v0"

@@ -111,6 +111,12 @@ def test_more_segments_do_not_weigh_more(c):
         close(got[-1], [-0.5, -0.5])
 
 
+@pytest.mark.parametrize("stray", [-1, 2])
+def test_a_segment_of_no_trajectory_is_refused(stray):
+    with pytest.raises(UsageError, match=f"indices of the 2 advantages, got {stray}"):
+        credit.broadcast([2, -3], [[1], [1]], [0, stray])
+
+
 def test_broadcast_reaches_every_trainable_token(c):
     """B3 11: all segments carry their trajectory's number, whatever else the batch holds; masked tokens 0."""
     got = c.broadcast([2, -3], [[0, 1, 1], [1], [0, 0, 1, 0]], [1, 0, 1])

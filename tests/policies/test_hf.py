@@ -161,7 +161,8 @@ def test_what_does_not_fit(policy):
     assert caught.value.position == 1
     assert str(caught.value) == (
         "hf:tiny: a prompt of 512 tokens leaves no room for a reply in its context of 512; keep the conversation "
-        "under it with --compact 512 --reply-tokens 24 --tokens hf:tiny (ContextCompaction)"
+        "under it with --compact 512 --reply-tokens 24 --tokens hf:tiny (ContextCompaction); a first message "
+        "of that length needs a model with a longer context"
     )
     replies = policy().act([short, SHORT, full], seeds=[3, 5, 4])  # as much as fits
     assert [len(reply.sampled_ids) for reply in replies] == [13, len(replies[1].sampled_ids), 1]

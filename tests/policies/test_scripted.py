@@ -236,6 +236,7 @@ def test_make_policy_finds_modules_in_the_current_folder(tmp_path, monkeypatch):
         ("vllm:m", {"temprature": 0.5}, "Did you mean 'temperature'"),
         ("no_such_module:x", {}, "no module 'no_such_module'"),
         ("agentgym.policies:Nul", {}, "Did you mean 'Null'"),
+        ("agentgym.policies.scripted:zzzz", {}, "Known: '[^_]"),
         ("agentgym.policies:Null", {"temperature": 1}, "no option 'temperature'"),
         ("agentgym.policies.scripted:SUMMARY", {}, "got str"),
         ("collections:Counter", {}, "to return a Policy, got Counter"),

@@ -84,7 +84,7 @@ def test_system_prompt():
 
 
 def test_wants_text():
-    with pytest.raises(UsageError, match="expected observations in UnicodeText, got Conversation"):
+    with pytest.raises(UsageError, match="expected observations in UnicodeText, got the conversations of"):
         ChatContext(ChatContext(EchoEnv()))
 
 
