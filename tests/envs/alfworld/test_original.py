@@ -57,12 +57,13 @@ def processes() -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within some seconds."""
+    """Whether a process ends within some seconds, all of its threads."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            if Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z":
-                return True  # dead, and waited for by nobody
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+            if state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1:
+                return True  # dead, and waited for by nobody; its parent can't see it while a thread still ends
         except FileNotFoundError:
             return True
         time.sleep(0.02)
