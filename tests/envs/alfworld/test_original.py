@@ -62,8 +62,9 @@ def gone(pid: int) -> bool:
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+            # Dead, and waited for by nobody. Its parent can't see it while one of its threads still ends.
             if state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1:
-                return True  # dead, and waited for by nobody; its parent can't see it while a thread still ends
+                return True
         except FileNotFoundError:
             return True
         time.sleep(0.02)
