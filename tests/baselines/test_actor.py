@@ -16,6 +16,7 @@ from agentgym.policies import models  # noqa: E402
 from agentgym.policies.attention import install  # noqa: E402
 from baselines.actor import Actor, Critic, Row, logprobs, packs, rows_of, states  # noqa: E402
 from baselines.tiny import make_model  # noqa: E402
+from tests.baselines.conftest import EVEN  # noqa: E402
 
 FAMILIES = {
     "Llama": {},
@@ -262,6 +263,33 @@ def test_layers_computed_again_give_the_same_gradients(make_actor):
     for other in found[1:]:
         for name, gradient in found[0].items():
             torch.testing.assert_close(other[name], gradient, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("trainer", ["grpo", "ppo"])
+def test_the_flag_of_the_trainers_computes_layers_again_and_changes_no_number(
+    trainer, train, even_model, tmp_path, monkeypatch
+):
+    layer, calls = transformers.models.llama.modeling_llama.LlamaMLP, []
+    forward = layer.forward
+
+    def counted(self, *args, **kwargs):
+        calls.append(1)
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(layer, "forward", counted)
+    words = [*EVEN, "--model", even_model, "--groups", 2, "--group-size", 3, "--lr", 1e-3, "--steps", 2]
+    found, passes = [], []
+    for flags in ([], ["--recompute-layers"]):
+        calls.clear()
+        found.append(
+            train(trainer, *words, *flags, "--eval-every", 0, "--out", tmp_path / f"run{len(found)}")
+        )
+        passes.append(len(calls))
+    assert passes[1] > passes[0] > 0
+    for plain, again in zip(*found, strict=True):
+        for name in plain.keys() | again.keys():
+            if not name.startswith(("time/", "speed/", "memory/")):
+                assert again[name] == pytest.approx(plain[name], rel=1e-4, abs=1e-6), name
 
 
 def test_half_precision(make_actor):
