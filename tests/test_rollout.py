@@ -60,13 +60,14 @@ def told(trajectories):
 
 def test_in_order_and_labelled():
     done = []
+    before = set(threading.enumerate())
     trajectories = collect("agentgym/Relay-v0", "gold", episodes=5, seed=3, workers=2, on_finish=done.append)
     assert [t.id for t in trajectories] == [f"agentgym/Relay-v0/gold/3/{i}" for i in range(5)]
     assert [t.reward for t in trajectories] == [1.0] * 5
     assert all(t.terminated and t.resolved and t.policy == "gold" for t in trajectories)
     assert [t.extra["episode"] for t in trajectories] == list(range(5))
     assert {t.id for t in done} == {t.id for t in trajectories}
-    assert threading.active_count() < 10
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("policy", [Random(), Null()])

@@ -6,8 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -413,5 +411,3 @@ def test_in_force_is_what_the_commands_meet(make_isolated: MakeSandbox) -> None:
     box = make_isolated(limits=Limits(cpu_s=7, disk_mb=3))
     program = "import resource as r, json; print(json.dumps([r.getrlimit(r.RLIMIT_CPU), r.getrlimit(r.RLIMIT_FSIZE)]))"
     assert json.loads(python(box, program)) == [[7, 7], [3 << 20, 3 << 20]]
-    assert sys.platform == "linux"
-    assert threading.active_count() < 20
