@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import regex
 from playwright.async_api import Error as PlaywrightError
 
 from agentgym.errors import InfrastructureError
@@ -191,7 +191,7 @@ class Runner:
             try:
                 await self._read(session, step, entry)
                 entry.ok = holds(entry.got, step.predicates)
-            except (ReadError, ValueError, TypeError, re.error) as error:
+            except (ReadError, ValueError, TypeError, regex.error) as error:
                 entry.error = first_line(error)
             if entry.ok or step.kind in _ONCE or time.monotonic() >= end or self._left() <= 0:
                 return

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import regex
+
+_SEARCH_S = 0.5
 
 
 def holds(value: Any, predicates: Mapping[str, Any]) -> bool:
@@ -17,8 +20,9 @@ def holds(value: Any, predicates: Mapping[str, Any]) -> bool:
         predicates: by name; see `agentgym.verifiers.web.task.PREDICATES`.
 
     Raises:
-        ValueError, TypeError: `min` or `max` of what is no number. The assert does not hold.
-        re.error: the word that stands for a token makes `regex` no expression. The same.
+        ValueError, TypeError: `min` or `max` of what is no number, or `regex` tries without end on this text. The
+            assert does not hold.
+        regex.error: the word that stands for a token makes `regex` no expression. The same.
     """
     if value is None:
         return False
@@ -38,11 +42,21 @@ def equal(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
+def _found(value: Any, expression: str) -> bool:
+    # Python's own `re` can't be interrupted: on a text that a page has made for it, it would hold all browsers.
+    try:
+        return regex.search(expression, str(value), timeout=_SEARCH_S) is not None
+    except TimeoutError:
+        raise ValueError(
+            f"looking for the regular expression {expression!r:.80} took more than {_SEARCH_S} s"
+        ) from None
+
+
 _CHECKS: Mapping[str, Callable[[Any, Any], bool]] = {
     "equals": equal,
     "contains": lambda value, wanted: str(wanted) in str(value),
     "not_contains": lambda value, wanted: str(wanted) not in str(value),
-    "regex": lambda value, wanted: re.search(wanted, str(value)) is not None,
+    "regex": _found,
     "min": lambda value, wanted: float(value) >= wanted,
     "max": lambda value, wanted: float(value) <= wanted,
     "in": lambda value, wanted: any(equal(value, each) for each in wanted),

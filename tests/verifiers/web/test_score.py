@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.verifiers.web import predicates
 from agentgym.verifiers.web.predicates import holds
 from agentgym.verifiers.web.reading import parse_task
 from agentgym.verifiers.web.score import passed_items, score_of
@@ -51,6 +52,17 @@ from agentgym.verifiers.web.score import passed_items, score_of
 )
 def test_predicates(value: Any, predicates: dict[str, Any], expected: bool) -> None:
     assert holds(value, predicates) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"), [(r"(a|aa)+$", "a" * 60 + "!"), (r"\s+$", " " * 50_000 + "x")]
+)
+def test_an_expression_that_tries_without_end_does_not_hold(
+    expression: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predicates, "_SEARCH_S", 0.02)
+    with pytest.raises(ValueError, match="took more than"):
+        holds(text, {"regex": expression})
 
 
 def test_no_number_where_one_is_needed() -> None:
