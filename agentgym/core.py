@@ -278,7 +278,7 @@ class AgentEnv(ToolRunner, gymnasium.Env[str, str]):
             reward = 0.0
             if terminated or truncated:
                 self._over = True
-                verdict = expect_verdict(self.verify(episode), self)
+                verdict = expect_verdict(self.verify(episode), f"{type(self).__name__}.verify")
                 info |= {"verdict": verdict, "resolved": verdict.passed}
                 reward = verdict.score
         except InfrastructureError as error:

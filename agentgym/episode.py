@@ -84,10 +84,10 @@ def _numbers(what: str, parts: Mapping[str, float]) -> FrozenDict:
     return FrozenDict(numbers)
 
 
-def expect_verdict(verdict: object, who: object) -> Verdict:
-    """What `verify` returned, if it is a verdict."""
+def expect_verdict(verdict: object, by: str) -> Verdict:
+    """What was returned by `by`, if it is a verdict."""
     if not isinstance(verdict, Verdict):
-        raise TypeError(f"expected {type(who).__name__}.verify to return a Verdict, got {verdict!r:.60}")
+        raise TypeError(f"expected {by} to return a Verdict, got {verdict!r:.60}")
     return verdict
 
 

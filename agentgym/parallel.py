@@ -230,7 +230,7 @@ class TextParallelEnv(pettingzoo.ParallelEnv[str, dict[str, str], str]):  # type
             verdicts = dict(self.verify()) if over else {}
             infos = {agent: self._info(agent, answers[agent]) for agent in agents}
             for agent, verdict in verdicts.items():
-                expect_verdict(verdict, self)
+                expect_verdict(verdict, f"{type(self).__name__}.verify")
                 infos[agent] |= {"verdict": verdict, "resolved": verdict.passed}
             rewards = {agent: verdicts[agent].score if over else 0.0 for agent in agents}
         except InfrastructureError as error:

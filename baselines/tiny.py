@@ -139,6 +139,8 @@ class Args:
     """Folder to write the model into."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A keyword of the environment, key=value; the value is JSON or text."""
+    texts: tuple[str, ...] = ()
+    """Files of further text whose words it shall know, such as the answers of a critic or of an analyser."""
     episodes: int = 256
     """Episodes to read words from."""
     hidden: int = 64
@@ -153,14 +155,23 @@ class Args:
     """Of the weights and the episodes."""
 
 
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"expected a file of UTF-8 text as --texts, got {file}: {error}") from None
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run ``python -m baselines.tiny``."""
     args = parse(
         Args, "tiny", __doc__, sys.argv[1:] if words is None else words, prefix="python -m baselines."
     )
+    if (Path(args.out) / "config.json").exists():
+        raise UsageError(f"there is a model in {args.out} already; expected a folder without one as --out")
     env_kwargs = read_pairs(args.set)
     # A solver says what is right; the others, who write anything, bring out what the environment answers to mistakes.
-    texts: list[str] = []
+    texts = [_read(file) for file in args.texts]
     for policy, episodes in (("gold", args.episodes), ("random", args.episodes), ("null", 1)):
         played = collect(args.env, policy, episodes=episodes, seed=args.seed, env_kwargs=env_kwargs)
         texts += texts_of(played, written=policy == "gold")

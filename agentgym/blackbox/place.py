@@ -60,7 +60,7 @@ class Place(abc.ABC):
         """
         if not cut_off:
             self.env.finish()
-        verdict = expect_verdict(self.env.verify(self.env.episode), self.env)
+        verdict = expect_verdict(self.env.verify(self.env.episode), f"{type(self.env).__name__}.verify")
         return Outcome(verdict, verdict.score, "truncated" if cut_off else "terminated")
 
     def record(self) -> Mapping[str, object]:

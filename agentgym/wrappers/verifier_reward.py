@@ -61,7 +61,7 @@ class VerifierReward(AgentWrapper):
             return observation, reward, terminated, truncated, info
         own: Verdict = info["verdict"]
         try:
-            verdict = expect_verdict(self._verifier(self.unwrapped.episode), self)  # type: ignore[attr-defined]
+            verdict = expect_verdict(self._verifier(self.unwrapped.episode), "the verifier")  # type: ignore[attr-defined]
         except InfrastructureError as error:
             info = {key: info[key] for key in info.keys() - {"verdict", "resolved"}}
             return observation, 0.0, False, True, info | {"infrastructure_error": str(error)}

@@ -61,10 +61,27 @@ def test_sizes_that_fit_no_model(sizes, told, tmp_path):
         tiny.make_model(tmp_path, [TEXT], **sizes)
 
 
-def test_the_command_reads_the_words_off_episodes(tmp_path, capsys):
-    words = "--env agentgym/Relay-v0 --set hops=1 --set choices=2 --episodes 8 --hidden 16 --heads 2".split()
+WORDS = "--env agentgym/Relay-v0 --set hops=1 --set choices=2 --episodes 8 --hidden 16 --heads 2".split()
+
+
+def test_the_command_reads_the_words_off_episodes_and_files(tmp_path, capsys):
+    (tmp_path / "answers.txt").write_text("<value> 7 </value>", encoding="utf-8")
+    words = [*WORDS, "--texts", str(tmp_path / "answers.txt")]
     assert tiny.main([*words, "--out", str(tmp_path / "m")]) == 0
     assert "wrote" in capsys.readouterr().out
     tokenizer = models.tokenizer(tmp_path / "m")
-    for text in ("go north", "deliver anchor", "That is not possible here. Expected: take."):
+    for text in ("go north", "deliver anchor", "That is not possible here. Expected: take.", "</value> 7"):
         assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+
+
+def test_a_model_is_not_written_over(tmp_path):
+    tiny.make_model(tmp_path / "m", [TEXT], hidden=16, heads=2)
+    with pytest.raises(UsageError, match="there is a model in"):
+        tiny.main([*WORDS, "--out", str(tmp_path / "m")])
+
+
+def test_a_file_of_texts_that_is_none(tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for file in ("missing", "bytes"):
+        with pytest.raises(UsageError, match=f"as --texts, got .*{file}"):
+            tiny.main([*WORDS, "--texts", str(tmp_path / file), "--out", str(tmp_path / "m")])

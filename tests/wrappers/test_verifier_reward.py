@@ -103,5 +103,5 @@ def test_bad_use_is_told(make, says):
 
 
 def test_something_else_than_a_verdict_is_a_mistake():
-    with pytest.raises(TypeError, match=r"expected VerifierReward\.verify to return a Verdict, got 0\.5"):
+    with pytest.raises(TypeError, match=r"expected the verifier to return a Verdict, got 0\.5"):
         ended(lambda episode: 0.5, SUBMIT)

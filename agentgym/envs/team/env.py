@@ -222,7 +222,9 @@ class TeamEnv(TextParallelEnv):
         """The base's verdict for the orchestrator; for workers according to `credit`."""
         found = self._verdict
         if found is None:  # a limit of rounds, or a worker's end
-            found = expect_verdict(self.inner.verify(self.inner.episode), self.inner)
+            found = expect_verdict(
+                self.inner.verify(self.inner.episode), f"{type(self.inner).__name__}.verify"
+            )
         parts = dict(found.components)
         turns = dict.fromkeys(self.crew.workers, 0)
         for job in self.crew.jobs:
