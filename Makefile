@@ -16,7 +16,7 @@ DEMO ?= demo-out
 DEMO_RUN = $(AGENTGYM) run agentgym/SWE-v0 --tasks $(DEMO)/tasks/tasks.jsonl --episodes all --seed 0 --max-turns 6 \
 	--set protocol=bash --compact 1024 --reply-tokens 128 --summarizer rule
 
-.PHONY: demo test test-slow test-learning lint bench docs alfworld system clean
+.PHONY: demo test test-slow lint bench docs alfworld system clean
 
 demo: $(VENV)/.with-model
 	@echo "== 1/5 three tasks from $(DEMO_SDIST)"
@@ -35,13 +35,10 @@ demo: $(VENV)/.with-model
 	@echo "view:         $(DEMO)/view.html"
 
 test: $(VENV)/.with-model
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not learning"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 test-slow: $(VENV)/.with-model alfworld
-	$(BIN)/python -m pytest -n $(SLOW_JOBS) --dist loadfile -m slow
-
-test-learning: $(VENV)/.with-model
-	$(BIN)/python -m pytest -m learning
+	$(BIN)/python -m pytest -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder -m slow
 
 lint: $(VENV)/.with-tools
 	$(BIN)/ruff check .

