@@ -11,6 +11,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Collection, Iterable
+from typing import SupportsFloat
 
 
 class AgentGymError(Exception):
@@ -72,18 +73,40 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     return value
 
 
+def flag(name: str, value: object) -> bool:
+    """`value`, if it is True or False: a text such as "no" would count as True.
+
+    Raises:
+        UsageError: it is not; says what came.
+    """
+    if not isinstance(value, bool):
+        raise UsageError(f"expected {name} to be True or False, got {value!r:.60}")
+    return value
+
+
+def finite(value: SupportsFloat) -> float | None:
+    """`value` as a float; None where that is not finite, or `value` a whole number beyond what a float can hold."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def real_number(name: str, value: object, *, least: float, most: float = math.inf) -> float:
     """`value` as a float, if it is a finite number from `least` to `most`.
 
     Raises:
         UsageError: it is not; says what came.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    number = finite(value) if plain else None  # type: ignore[arg-type]
+    if number is None:
         raise UsageError(f"expected {name} to be a finite number, got {value!r:.60}")
-    if not least <= value <= most:
+    if not least <= number <= most:
         bounds = f">= {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
         raise UsageError(f"expected {name} {bounds}, got {value!r:.60}")
-    return float(value)
+    return number
 
 
 def nearest(word: object, known: Iterable[object], *, limit: int = 3) -> str:

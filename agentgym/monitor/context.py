@@ -124,10 +124,6 @@ class Context:
         """Whether something protected lies at or below the absolute `path`: is reading it as a tree a look at it?"""
         return any(paths.is_below(owner, path) for owner in self.protected_paths)
 
-    def covers_readonly(self, path: str) -> bool:
-        """Whether something read-only lies at or below the absolute `path`."""
-        return any(paths.is_below(owner, path) for owner in self.readonly_paths)
-
     def may_be_protected(self, path: str) -> bool:
         """Whether the unknown parts of `path` could make it a protected path.
 

@@ -11,7 +11,7 @@ from agentgym.monitor import syntax
 from agentgym.monitor.context import Context
 from agentgym.monitor.judge import Flag, LLMJudge, Opinion, Reviewer
 from agentgym.monitor.rules import CLASSES, RULES, Rule, Scene
-from agentgym.monitor.rules.delegation import quoted_commands
+from agentgym.monitor.rules.delegation import TOLD, quoted_commands
 from agentgym.monitor.rules.scene import View
 from agentgym.monitor.tools import analyse
 from agentgym.tools import ToolCall
@@ -100,10 +100,9 @@ class Monitor:
 
     def look(self, call: ToolCall, context: Context) -> tuple[Scene, list[Flag]]:
         """The first stage alone: what the call would do, and which rules flag it. Moves the shell state on."""
-        before = context.snapshot() if call.name in _TALKS else None
         scene = Scene(call, analyse(call, context), context)
         flags = self._flags(scene)
-        if before is not None:
+        if call.name in TOLD:
             # What another agent is told to run is looked at as if it were run here, and leaves no trace.
             for command in quoted_commands(scene):
                 quoted = ToolCall("bash", {"command": command})
@@ -152,6 +151,3 @@ class Monitor:
 
     def _held_out(self, flag: Flag) -> bool:
         return flag.rule.name in self.holdout or flag.hack_class in self.holdout
-
-
-_TALKS = frozenset(("send_message", "spawn_agent"))

@@ -51,9 +51,8 @@ def review_patch(diff: str, context: Context, monitor: Monitor | None = None) ->
     monitor = monitor or Monitor()
     findings = []
     for path, line, call in _calls(_parse(diff), context.workspace):
-        decision = monitor.review(
-            call, replace(context)
-        )  # a new one: what one hunk writes, another does not run
+        # A new one: what one hunk writes, another does not run
+        decision = monitor.review(call, replace(context))
         if decision.block and decision.rule is not None:
             findings.append(PatchFinding(path, line, decision.rule, decision.hack_class, decision.reason))
     return findings

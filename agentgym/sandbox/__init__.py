@@ -9,7 +9,7 @@ from agentgym.errors import UsageError, nearest
 from agentgym.sandbox._python import python_binds
 from agentgym.sandbox._scratch import scratch_folder
 from agentgym.sandbox._system import system_folders, usr_links
-from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, TreeError
+from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, TreeError, machine_faults
 
 __all__ = [
     "BACKENDS",
@@ -18,6 +18,8 @@ __all__ = [
     "Sandbox",
     "Shell",
     "TreeError",
+    "choose_backend",
+    "machine_faults",
     "make_sandbox",
     "python_binds",
     "scratch_folder",
@@ -32,6 +34,22 @@ BACKENDS = {
     "process": ("agentgym.sandbox.process:ProcessSandbox", False),
 }
 _DEFAULT = "bubblewrap"
+
+
+def choose_backend(backend: str, *, allow_unsafe: bool = False) -> str:
+    """The name in `BACKENDS` that is meant: "auto" is bubblewrap.
+
+    Raises:
+        UsageError: unknown backend, or one that does not isolate without `allow_unsafe`.
+    """
+    name = _DEFAULT if backend == "auto" else backend
+    if name not in BACKENDS:
+        raise UsageError(f"unknown sandbox backend {backend!r}.{nearest(backend, ['auto', *BACKENDS])}")
+    if not BACKENDS[name][1] and not allow_unsafe:
+        raise UsageError(
+            f"the {name} backend does not isolate: pass allow_unsafe=True to use it all the same"
+        )
+    return name
 
 
 def make_sandbox(
@@ -65,19 +83,14 @@ def make_sandbox(
         MissingDependency: the backend's program is not installed; the text names the command that brings it.
         SandboxError: the backend does not work on this machine.
     """
-    name = _DEFAULT if backend == "auto" else backend
-    if name not in BACKENDS:
-        raise UsageError(f"unknown sandbox backend {backend!r}.{nearest(backend, ['auto', *BACKENDS])}")
-    location, isolates = BACKENDS[name]
-    if not isolates and not allow_unsafe:
-        raise UsageError(
-            f"the {name} backend does not isolate: pass allow_unsafe=True to use it all the same"
-        )
+    name = choose_backend(backend, allow_unsafe=allow_unsafe)
     chosen = {} if image is None else {"image": image}
     if chosen and name != "docker":
         raise UsageError(f"image={image!r}: the {name} backend has no images; use backend='docker'")
-    module, _, attribute = location.partition(":")
-    sandbox: Sandbox = getattr(importlib.import_module(module), attribute)(
-        limits=limits, network=network, binds=binds, env=env, workspace=workspace, **chosen
-    )
+    module, _, attribute = BACKENDS[name][0].partition(":")
+    make = getattr(importlib.import_module(module), attribute)
+    with machine_faults("make a sandbox"):
+        sandbox: Sandbox = make(
+            limits=limits, network=network, binds=binds, env=env, workspace=workspace, **chosen
+        )
     return sandbox

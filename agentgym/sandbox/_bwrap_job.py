@@ -10,10 +10,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from resource import RLIM_INFINITY, prlimit
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox._job import Job, NeverRan, encode
+from agentgym.sandbox._job import Job, NeverRan, encode, pipe
 from agentgym.sandbox._output import readable
 
 _DEADLINE_S = 60.0  # far more than a start or a SIGKILL takes on a loaded machine; then something is broken
@@ -42,11 +43,13 @@ class BwrapJob(Job):
         stderr: int,
         pass_fds: tuple[int, ...],
     ) -> None:
-        self._status, status = os.pipe()
-        block, self._hold = os.pipe()
-        secret = _held_in_memory(b"".join(encode(word) + b"\0" for word in private))  # the last may be empty
-        control = ["--json-status-fd", str(status), "--block-fd", str(block), "--args", str(secret)]
-        try:
+        with ExitStack() as ours, ExitStack() as its:
+            self._status, status = pipe(ours, its)
+            block, self._hold = pipe(its, ours)
+            # Each word ends with a NUL: the last may be empty
+            secret = _held_in_memory(b"".join(encode(word) + b"\0" for word in private))
+            its.callback(os.close, secret)
+            control = ["--json-status-fd", str(status), "--block-fd", str(block), "--args", str(secret)]
             self.popen = subprocess.Popen(
                 [bwrap, *control, *options, "--", *argv],
                 stdin=stdin,
@@ -56,13 +59,7 @@ class BwrapJob(Job):
                 pass_fds=(status, block, secret, *pass_fds),
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
             )
-        except BaseException:
-            os.close(self._status)
-            os.close(self._hold)
-            raise
-        finally:
-            for descriptor in (status, block, secret):
-                os.close(descriptor)
+            ours.pop_all()  # closed at the job's end
         self.stdin, self.stdout, self.stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
         self._lock = threading.Lock()
         self._said = b""
@@ -80,9 +77,15 @@ class BwrapJob(Job):
             raise SandboxError(f"bubblewrap did not start: {self._complaint()}") from None
         # Held, so alive: the descriptor is of the right process.
         # It becomes readable when the namespace is empty.
-        self.ended = os.pidfd_open(self.init_pid)
+        try:
+            self.ended = os.pidfd_open(self.init_pid)
+        except OSError:
+            self.popen.kill()
+            self._complaint()
+            raise
 
     def _complaint(self) -> str:
+        """What a bubblewrap that did not get going said; lets go of it."""
         for descriptor in (self._hold, self._status):
             os.close(descriptor)
         _, stderr = self.popen.communicate()
@@ -133,7 +136,7 @@ class BwrapJob(Job):
 def _held_in_memory(content: bytes) -> int:
     """A descriptor at the beginning of a nameless file."""
     descriptor = os.memfd_create("agentgym")
-    with open(os.dup(descriptor), "wb") as file:
+    with open(descriptor, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor

@@ -20,7 +20,7 @@ from agentgym.sandbox._job import KILLED, Job, NeverRan, encode
 from agentgym.sandbox._output import BoundedOutput, drain, pump
 from agentgym.sandbox._reach import Address
 from agentgym.sandbox._shell import BashShell
-from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell
+from agentgym.sandbox.base import ExecResult, Limits, Sandbox, Shell, machine_faults
 
 CLEAN_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -96,6 +96,7 @@ class CommandSandbox(Sandbox):
 
     # Commands
 
+    @machine_faults("run a command")
     def exec(
         self,
         command: Sequence[str] | str,
@@ -138,9 +139,8 @@ class CommandSandbox(Sandbox):
     ) -> tuple[int, bool]:
         """Run a program to its end; exit code, and whether time ran out."""
         variables = {**self._env, **(env or {})}
-        if any(
-            "\0" in word for word in (*argv, *variables, *variables.values())
-        ):  # it would begin a word of its own
+        # It would begin a word of its own
+        if any("\0" in word for word in (*argv, *variables, *variables.values())):
             err.add(b"a command cannot hold a NUL byte\n")
             return 126, False
         try:
@@ -161,13 +161,13 @@ class CommandSandbox(Sandbox):
         assert job.stdout is not None
         assert job.stderr is not None
         outputs = {job.stdout.fileno(): out, job.stderr.fileno(): err}
-        stdin_fd = None
-        if job.stdin is not None:
-            stdin_fd = os.dup(job.stdin.fileno())
-            job.stdin.close()
         limit = self.limits.wall_s if timeout is None else timeout
         in_time = False
         try:
+            stdin_fd = None
+            if job.stdin is not None:
+                with job.stdin:
+                    stdin_fd = os.dup(job.stdin.fileno())
             in_time = pump(job.ended, outputs, stdin_fd, stdin or b"", limit)
         finally:
             job.kill()
@@ -225,6 +225,7 @@ class CommandSandbox(Sandbox):
                 return 126
             raise SandboxError(f"a command did not start: {err.text().strip() or error}") from None
 
+    @machine_faults("start a shell")
     def shell(self) -> Shell:
         def start(argv: list[str], stdin: int, output: int, keep: tuple[int, ...]) -> Job:
             return self._track(

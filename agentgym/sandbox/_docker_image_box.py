@@ -22,7 +22,7 @@ from agentgym.sandbox._files import Tree
 from agentgym.sandbox._job import encode
 from agentgym.sandbox._local import copy_out
 from agentgym.sandbox._output import BoundedOutput
-from agentgym.sandbox.base import Limits
+from agentgym.sandbox.base import Limits, machine_faults
 
 if TYPE_CHECKING:
     from agentgym.sandbox._docker_container import Container
@@ -205,6 +205,7 @@ class ImageSandbox(DockerSandbox):
         data = encode(content) if isinstance(content, str) else content
         self._inside(_WRITE, path=path, stdin=data)
 
+    @machine_faults("copy files into a container")
     def upload(self, source: Path | str, target: str = ".") -> None:
         source = Path(source)
         if not source.is_dir() and not source.is_file():
@@ -224,6 +225,7 @@ class ImageSandbox(DockerSandbox):
             with daemon_errors(f"put {source.name} into a container"):
                 self._client.put_archive(self._container.id, folder, archive)
 
+    @machine_faults("copy files out of a container")
     def download(
         self,
         source: str,

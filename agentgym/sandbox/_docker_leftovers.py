@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 SESSION, _OWNER, _EXPIRES = "agentgym.session", "agentgym.owner", "agentgym.expires"
-_LIFE_S = (
-    7 * 24 * 3600
-)  # of what belongs to a process we cannot see: on another machine, in another container
+# Of what belongs to a process we cannot see: on another machine, in another container
+_LIFE_S = 7 * 24 * 3600
 # Nothing of ours is imported before the parent's end: until then this is the smallest Python there is.
 _GUARD = """\
 import sys

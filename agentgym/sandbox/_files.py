@@ -82,8 +82,15 @@ class Tree:
         return None
 
     def ensure_usable(self) -> None:
-        """Undo what a command may have done to the workspace itself: deleted it, or made it inaccessible."""
-        self.workspace.mkdir(mode=0o755, exist_ok=True)
+        """Undo what a command may have done to the workspace itself: deleted it, or made it inaccessible.
+
+        Raises:
+            SandboxError: the folder above it is gone, which no command can delete, but who cleans up /tmp can.
+        """
+        try:
+            self.workspace.mkdir(mode=0o755, exist_ok=True)
+        except FileNotFoundError:
+            raise SandboxError(f"the sandbox's folder is gone: {self.workspace.parent}") from None
         mode = self.workspace.lstat().st_mode
         if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
             self.workspace.chmod(stat.S_IMODE(mode) | 0o700)

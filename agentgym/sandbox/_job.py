@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import os
 import signal
+from contextlib import ExitStack
 from typing import IO
 
 KILLED = 128 + signal.SIGKILL  # exit code, as a shell says it
@@ -45,6 +47,14 @@ class Job(abc.ABC):
 
 class NeverRan(Exception):
     """The backend could not get as far as the program; its own complaint is on the program's stderr."""
+
+
+def pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
+    """A pipe's two ends; each is closed with its stack, so that a start which fails half-way leaves nothing open."""
+    read, write = os.pipe()
+    reading.callback(os.close, read)
+    writing.callback(os.close, write)
+    return read, write
 
 
 def encode(text: str) -> bytes:

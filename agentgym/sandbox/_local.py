@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import UsageError
+from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import _scratch
 from agentgym.sandbox._commands import CommandSandbox
 from agentgym.sandbox._copy import copy_data, copy_tree
 from agentgym.sandbox._files import Tree, closing, read_all
 from agentgym.sandbox._job import encode
+from agentgym.sandbox.base import machine_faults
 
 
 class Snapshot:
@@ -25,6 +26,17 @@ class Snapshot:
         self.backend = backend
         self.folder = _scratch.new_folder("snapshot")
         weakref.finalize(self, _remove_if_owner, self.folder, os.getpid())
+
+    def open(self) -> int:
+        """A descriptor of its folder.
+
+        Raises:
+            SandboxError: the folder is gone; only who cleans up /tmp can have deleted it.
+        """
+        try:
+            return os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise SandboxError(f"the snapshot's folder is gone: {self.folder}") from None
 
 
 def _remove_if_owner(folder: Path, owner: int) -> None:
@@ -60,7 +72,9 @@ class LocalSandbox(CommandSandbox):
             )
         return relative
 
+    @machine_faults("read a file of the sandbox")
     def read(self, path: str, *, most: int | None = None) -> bytes:
+        self._check_open()
         relative = self._tree.relative(path)
         if relative is None:
             return self._read_elsewhere(path, None, most)
@@ -69,12 +83,16 @@ class LocalSandbox(CommandSandbox):
         except (FileNotFoundError, PermissionError) as error:  # perhaps a link out of the workspace
             return self._read_elsewhere(path, error, most)
 
+    @machine_faults("write a file of the sandbox")
     def write(self, path: str, content: bytes | str) -> None:
+        self._check_open()
         data = encode(content) if isinstance(content, str) else content
         with open(self._tree.open_for_writing(self._relative(path)), "wb") as file:
             file.write(data)
 
+    @machine_faults("copy files into the sandbox")
     def upload(self, source: Path | str, target: str = ".") -> None:
+        self._check_open()
         source = Path(source)
         relative = self._relative(target)
         if source.is_dir():
@@ -95,6 +113,7 @@ class LocalSandbox(CommandSandbox):
                 os.fchmod(made, state.st_mode & 0o777)
                 os.utime(made, ns=(state.st_atime_ns, state.st_mtime_ns))
 
+    @machine_faults("copy files out of the sandbox")
     def download(
         self,
         source: str,
@@ -104,6 +123,7 @@ class LocalSandbox(CommandSandbox):
         most_entries: int | None = None,
         most_bytes: int | None = None,
     ) -> None:
+        self._check_open()
         copy_out(
             self._tree,
             self._relative(source),
@@ -115,23 +135,25 @@ class LocalSandbox(CommandSandbox):
 
     # Snapshots
 
+    @machine_faults("take a snapshot of the sandbox")
     def snapshot(self) -> Snapshot:
         self._check_open()
         taken = Snapshot(self.backend)
         with (
             closing(self._tree.open_folder(".")) as original,
-            closing(os.open(taken.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as copy,
+            closing(taken.open()) as copy,
         ):
             copy_tree(original, copy, exact=True)
         return taken
 
+    @machine_faults("restore a snapshot of the sandbox")
     def restore(self, snapshot: Any) -> None:
         if not isinstance(snapshot, Snapshot) or snapshot.backend != self.backend:
             raise UsageError(f"restore(): expected a snapshot of a {self.backend} sandbox, got {snapshot!r}")
         self._check_open()
         self._state.kill_all()
         with (
-            closing(os.open(snapshot.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as copy,
+            closing(snapshot.open()) as copy,
             closing(self._tree.open_folder(".")) as workspace,
         ):
             for name in os.listdir(workspace):

@@ -101,9 +101,8 @@ class Reach:
         poll = select.poll()
         for end in (self._ours, self._stop):
             poll.register(end, select.POLLIN)
-        if self._ours.fileno() not in dict(
-            poll.poll()
-        ):  # it may be there although the program has ended already
+        # It may be there although the program has ended already
+        if self._ours.fileno() not in dict(poll.poll()):
             return None
         said, descriptors, _, _ = socket.recv_fds(self._ours, _LONGEST_COMPLAINT, 1)
         # Whoever gets hold of the other end later has nobody to talk to.

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox import _cgroup
+from agentgym.sandbox.base import machine_faults
 
 PREFIX = "agentgym-sandbox-"
 _lock = threading.Lock()
@@ -28,12 +29,19 @@ _counter = 0
 
 
 def new_folder(kind: str) -> Path:
-    """A fresh folder, mode 0700, unique on this machine by its name and its parent's."""
+    """A fresh folder, mode 0700, unique on this machine by its name and its parent's.
+
+    Raises:
+        SandboxError: it could not be made; no policy has a hand in that.
+    """
     global _counter
-    with _lock:
-        _counter += 1
-        folder = _base() / f"{kind}{_counter}"
-    folder.mkdir(mode=0o700)
+    try:
+        with _lock:
+            _counter += 1
+            folder = _base() / f"{kind}{_counter}"
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise SandboxError(f"could not make a folder for a sandbox: {error}") from error
     return folder
 
 
@@ -52,8 +60,11 @@ def shared_folder(name: str, fill: Callable[[Path], None]) -> Path:
     with _lock:
         folder = _base() / name
         if not folder.exists():
-            folder.mkdir(mode=0o755)
-            fill(folder)
+            made = folder.with_name(f".{name}")
+            remove_tree(made)  # what a `fill` that failed left
+            made.mkdir(mode=0o755)
+            fill(made)
+            made.rename(folder)
         return folder
 
 
@@ -95,6 +106,7 @@ def _sweep() -> None:
             os.close(descriptor)
 
 
+@machine_faults("delete a folder of a sandbox")
 def remove_tree(folder: Path) -> None:
     """Delete a folder that untrusted code filled: no link is followed, no mode or depth stops it.
 

@@ -17,11 +17,12 @@ import shlex
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox._job import KILLED, Job, NeverRan, encode
+from agentgym.sandbox._job import KILLED, Job, NeverRan, encode, pipe
 from agentgym.sandbox._output import CHUNK, BoundedOutput, drain, readable
-from agentgym.sandbox.base import ExecResult, Shell
+from agentgym.sandbox.base import ExecResult, Shell, machine_faults
 
 BASH = ("bash", "--noprofile", "--norc")
 # Descriptors inside bash, of the report pipe and /dev/null: not ones that scripts use.
@@ -67,19 +68,14 @@ class BashShell(Shell):
         self._start()
 
     def _start(self) -> None:
-        commands, self._stdin = os.pipe()
-        self._output, output = os.pipe()
-        self._report, report = os.pipe()
-        inherited = fcntl.fcntl(report, fcntl.F_DUPFD_CLOEXEC, 100)  # clear of _REPORT
-        os.close(report)
-        try:
+        with ExitStack() as ours, ExitStack() as its:
+            commands, self._stdin = pipe(its, ours)
+            self._output, output = pipe(ours, its)
+            self._report, report = pipe(ours, its)
+            inherited = fcntl.fcntl(report, fcntl.F_DUPFD_CLOEXEC, 100)  # clear of _REPORT
+            its.callback(os.close, inherited)
             self._job = self._start_job([*BASH], commands, output, (inherited,))
-        except BaseException:
-            self._close_pipes()
-            raise
-        finally:
-            for descriptor in (commands, output, inherited):
-                os.close(descriptor)
+            ours.pop_all()  # closed at the shell's end
         os.set_blocking(self._stdin, False)
         self._poll = select.poll()
         for descriptor in (self._output, self._report, self._job.ended):
@@ -88,6 +84,7 @@ class BashShell(Shell):
         source, mark = self._job.reports(inherited)
         self._pending = _PREPARE.format(report=_REPORT, empty=_EMPTY, source=source, mark=mark).encode()
 
+    @machine_faults("run a command in a shell")
     def run(self, command: str, *, timeout: float | None = None) -> ExecResult:
         started = time.monotonic()
         if "\0" in command:

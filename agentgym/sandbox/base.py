@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from agentgym.errors import UsageError
+from agentgym.errors import SandboxError, UsageError, real_number, whole_number
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on everything that runs in one sandbox. None means: not limited."""
+    """Bounds on everything that runs in one sandbox.
+
+    None means "not limited", for all but `wall_s` and `output_bytes`: no command runs for ever, and output is kept in
+    the memory of this process.
+
+    Raises:
+        UsageError: a value is no number above 0, or no whole one where it counts something.
+    """
 
     wall_s: float = 120.0  # default time-out of one command, seconds
     memory_mb: int | None = 2048  # for the whole process tree where the machine allows it, else per process
@@ -27,21 +33,46 @@ class Limits:
     output_bytes: int = 1 << 20  # output kept per command and stream; the middle is cut
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not value > 0:
-                raise UsageError(f"Limits({field.name}={value!r}): expected a number above 0, or None")
+        if real_number("Limits.wall_s", self.wall_s, least=0.0) == 0:
+            raise UsageError("expected Limits.wall_s > 0, got 0")
+        whole_number("Limits.output_bytes", self.output_bytes, least=1)
+        for name in ("memory_mb", "processes", "cpu_s", "disk_mb"):
+            value = getattr(self, name)
+            if value is not None:
+                whole_number(f"Limits.{name}", value, least=1)
 
 
 # What says nothing about a tree, only about the machine it is read on or copied to.
 MACHINE_ERRORS = frozenset(
     [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS]
 )
-_MOST_PATH = 3000  # bytes; longer ones cannot be opened by name
+
+
+@contextmanager
+def machine_faults(doing: str) -> Iterator[None]:
+    """While it is open, an `OSError` that is the machine's fault becomes one that no policy is told and no reward.
+
+    Also a decorator of functions that touch files. What a policy can bring about passes unchanged.
+
+    Args:
+        doing: what could not be done, for the message: "read a file".
+
+    Raises:
+        SandboxError: instead of an error among `MACHINE_ERRORS`.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in MACHINE_ERRORS:
+            raise
+        raise SandboxError(f"could not {doing}: {error}") from error
 
 
 class TreeError(OSError):
     """A tree that untrusted code left is too large, too deep or cannot be read; the machine is not at fault."""
+
+
+_MOST_PATH = 3000  # bytes; longer ones cannot be opened by name
 
 
 class Budget:
@@ -106,6 +137,9 @@ class Shell(abc.ABC):
 
 class Sandbox(abc.ABC):
     """A place to run untrusted commands: a private working directory and nothing else of the host.
+
+    No method tells a fault of the machine, such as a full disk or no descriptor left, in any other way than by a
+    `SandboxError`: an `OSError` speaks of the path that was given or of what lies there.
 
     `workspace` is the path of the working directory as the commands see it. Relative paths mean inside it. A
     sandbox is a context manager; `close` may be called twice and kills every process that ever started in it.

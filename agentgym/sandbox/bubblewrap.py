@@ -209,9 +209,8 @@ class BubblewrapSandbox(LocalSandbox):
         private: list[str] = []
         for variable, text in {**self._base_env, **env}.items():
             if len(encode(f"{variable}={text}")) >= _LONGEST_VARIABLE:
-                raise OSError(
-                    errno.E2BIG, os.strerror(errno.E2BIG)
-                )  # else bwrap would fail to start the command
+                # Else bwrap would fail to start the command
+                raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
             private += ["--setenv", variable, text]
         where = "" if cwd is None else os.path.join(self.workspace, cwd)
         program = ["bash", "--noprofile", "--norc", "-c", _INIT, "bash", where, *argv]

@@ -151,8 +151,13 @@ class _ProcessJob(Job):
     def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
         self.popen = process
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
-        self.ended = os.pidfd_open(process.pid)
         self._mark = mark.encode()
+        try:
+            self.ended = os.pidfd_open(process.pid)
+        except OSError:
+            kill_marked(self._mark)
+            process.communicate()
+            raise
         self._lock = threading.Lock()
 
     def kill(self) -> None:

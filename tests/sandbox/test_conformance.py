@@ -530,7 +530,11 @@ class TestLimits:
         assert box.exec("echo fine").stdout == "fine\n"
 
     def test_wrong_limits_are_usage_errors(self) -> None:
-        for wrong in ({"memory_mb": 0}, {"wall_s": -1.0}, {"output_bytes": 0}):
+        for wrong in (
+            *({"memory_mb": 0}, {"memory_mb": 1.5}, {"processes": "9"}, {"cpu_s": True}),
+            *({"wall_s": -1.0}, {"wall_s": 0}, {"wall_s": None}, {"wall_s": float("inf")}),
+            *({"output_bytes": 0}, {"output_bytes": None}),
+        ):
             with pytest.raises(UsageError, match=next(iter(wrong))):
                 Limits(**wrong)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import MissingDependency, UsageError
-from agentgym.sandbox import BACKENDS, make_sandbox, python_binds
+from agentgym.sandbox import BACKENDS, choose_backend, make_sandbox, python_binds
 from agentgym.sandbox.process import IsolationWarning
 
 
@@ -29,6 +29,13 @@ def test_process_needs_consent() -> None:
 def test_unknown_backend_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean 'bubblewrap'"):
         make_sandbox("bublewrap")
+
+
+def test_a_backend_is_chosen_without_making_one() -> None:
+    assert choose_backend("auto") == choose_backend("bubblewrap") == "bubblewrap"
+    assert choose_backend("process", allow_unsafe=True) == "process"
+    with pytest.raises(UsageError, match="allow_unsafe=True"):
+        choose_backend("process")
 
 
 def test_process_warns_and_says_what_is_not_enforced() -> None:

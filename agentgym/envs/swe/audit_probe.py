@@ -25,15 +25,8 @@ LARGEST = 16 << 20  # bytes of one file, and of one member of an archive
 COMMON = 3  # library files in which a line may stand before it counts as nobody's secret
 ENOUGH = 3  # rare lines that give a library file away, or all there are; anywhere else one is enough
 NOT_FILES = {"/proc", "/sys", "/dev", "/run"}
-SYSTEM = {
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-}  # of it only what Python imports from
+# Of these only what Python imports from
+SYSTEM = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 ARCHIVES = (".zip", ".whl", ".egg", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 LEFT_BY_GIT = "ORIG_HEAD FETCH_HEAD MERGE_HEAD logs worktrees modules shallow objects/info/alternates".split()
 GET_FLAGS, UP = 0x8913, 1  # SIOCGIFFLAGS, IFF_UP

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from agentgym.core import Episode, Task, TaskSet, Verdict
 from agentgym.envs.swe.builtin import builtin_records
 from agentgym.envs.swe.fields import texts_of
 from agentgym.envs.swe.prepare import PreparedTask, prepare
 from agentgym.envs.swe.records import SweRecord, load_records
 from agentgym.envs.swe.tools import SUBMIT_LINE, RepositoryTools
-from agentgym.errors import SandboxError, TaskError, UsageError, nearest
-from agentgym.sandbox import scratch_folder
-from agentgym.sandbox.base import MACHINE_ERRORS, Sandbox, TreeError
+from agentgym.errors import SandboxError, TaskError, UsageError, flag, nearest, real_number, whole_number
+from agentgym.sandbox import Sandbox, TreeError, choose_backend, machine_faults, scratch_folder
 from agentgym.tasks import FrozenDict, TaskSource
 from agentgym.tools import ToolCall
 from agentgym.verifiers.patches import tree_diff
@@ -66,15 +67,16 @@ class SweEnv(RepositoryTools):
 
     ## Tasks
     `tasks` takes a path to records (JSON Lines, see docs/swe.md), records, or tasks with a record under
-    ``data["record"]``. Without it, three small tasks that come with the package. ``agentgym swe build`` makes records
-    from a source distribution.
+    ``data["record"]``. Without it (None), three small tasks that come with the package. ``agentgym swe build`` makes
+    records from a source distribution.
 
     Args:
+        tasks: see above.
         backend: of the sandbox, see `agentgym.sandbox.make_sandbox`.
         allow_unsafe: needed for the backend "process", which does not isolate.
-        command_timeout: seconds one command may take.
+        command_timeout: seconds one command may take, at least 0.1.
         persistent_shell: keep one shell, so that ``cd`` and variables last. `restore` starts it anew.
-        output_chars: longest answer of a tool; the middle is cut.
+        output_chars: longest answer of a tool, at least 200; the middle is cut.
         hints: show the record's hints below the problem statement.
         reward: "binary", "fraction" or "gated".
         **kwargs: see `AgentEnv`.
@@ -94,6 +96,7 @@ class SweEnv(RepositoryTools):
     def __init__(
         self,
         *,
+        tasks: TaskSource | Sequence[SweRecord] | None = None,
         backend: str = "auto",
         allow_unsafe: bool = False,
         command_timeout: float = 60.0,
@@ -103,32 +106,30 @@ class SweEnv(RepositoryTools):
         reward: str = "binary",
         **kwargs: Any,
     ) -> None:
-        if command_timeout <= 0 or output_chars < 200:
-            raise UsageError(
-                f"expected command_timeout > 0 and output_chars >= 200, got {command_timeout} and {output_chars}"
-            )
         if reward not in REWARDS:
             raise UsageError(f"unknown reward {reward!r}.{nearest(reward, REWARDS)}")
+        self.allow_unsafe = flag("allow_unsafe", allow_unsafe)
+        choose_backend(backend, allow_unsafe=allow_unsafe)  # else a wrong name showed at the first reset only
         self.backend = backend
-        self.allow_unsafe = allow_unsafe
-        self.command_timeout = command_timeout
-        self.persistent_shell = persistent_shell
-        self.output_chars = output_chars
-        self.hints = hints
+        self.command_timeout = real_number("command_timeout", command_timeout, least=0.1)
+        self.persistent_shell = flag("persistent_shell", persistent_shell)
+        self.output_chars = whole_number("output_chars", output_chars, least=200)
+        self.hints = flag("hints", hints)
         self.reward = reward
         self._prepared: PreparedTask | None = None
-        super().__init__(**kwargs)
+        if tasks is None:  # and nothing else: a filter that left no tasks must not play these instead
+            tasks = self.tasks or record_tasks(builtin_records(), name="builtin")
+        super().__init__(tasks=tasks, **kwargs)  # type: ignore[arg-type] # `load_tasks` takes records, too
 
     def load_tasks(self, source: TaskSource) -> TaskSource:
         """Records from a file, a list of records, or tasks as they are."""
         if isinstance(source, str | Path):
             return record_tasks(load_records(source), name=Path(source).name)
-        if not source:
-            return record_tasks(builtin_records(), name="builtin")
         if any(isinstance(item, SweRecord) for item in source):
             return record_tasks(source, name="records")  # type: ignore[arg-type]
         return source
 
+    @machine_faults("begin an episode")
     def begin(self, task: Task) -> str:
         """Prepare the task's tree (once) and open a sandbox with a copy of it."""
         record = record_of(task)
@@ -139,16 +140,17 @@ class SweEnv(RepositoryTools):
             prompt += f"\n\nHints:\n{record.hints_text}"
         return prompt
 
+    @machine_faults("grade")
     def verify(self, episode: Episode) -> Verdict:
         """Take the tree out of the sandbox and grade it somewhere else."""
-        assert self._prepared is not None
+        tests = self.prepared.tests
         if self._shell is not None:
             self._shell.close()  # nothing of the policy's runs on while its tree is read
             self._shell = None
         with scratch_folder("submitted") as folder:
             tree = Path(folder, "tree")
-            report = self._grade(self._prepared.tests, tree)
-            patch = _diff_for_the_record(self._prepared.tests.base, tree)
+            report = self._grade(tests, tree)
+            patch = _diff_for_the_record(tests.base, tree)
         return Verdict(
             report.reward(self.reward),
             report.resolved,
@@ -159,8 +161,7 @@ class SweEnv(RepositoryTools):
 
     def gold(self) -> str:
         """Apply the gold patch, then submit."""
-        assert self._prepared is not None
-        command = f"git apply <<'END_OF_PATCH'\n{self._prepared.gold_patch}\nEND_OF_PATCH"
+        command = f"git apply <<'END_OF_PATCH'\n{self.prepared.gold_patch}\nEND_OF_PATCH"
         repair = self._written("bash", command=command)
         done = any(turn.action == repair for turn in self.episode.turns)
         return self._written("submit") if done else repair
@@ -221,11 +222,12 @@ class SweEnv(RepositoryTools):
 
     def load_workspace(self, saved: Any) -> None:
         """A sandbox with the files as they were; what ran in the present one is gone."""
-        self._prepared, files = saved
+        prepared, files = saved
         self._shell = None
-        if files is None:
-            self.teardown()
-        else:
+        if files is None or prepared is not self._prepared:
+            self.teardown()  # another task's sandbox has its variables, limits and programs
+        self._prepared = prepared
+        if files is not None:
             (self._sandbox or self._open_sandbox()).restore(files)
             self.episode.workspace = self._sandbox
 
@@ -244,7 +246,7 @@ class SweEnv(RepositoryTools):
     def prepared(self) -> PreparedTask:
         """What the running episode's task needs."""
         if self._prepared is None:
-            raise UsageError("expected a running episode; call reset()")
+            raise gymnasium.error.ResetNeeded(f"{type(self).__name__}: call reset() first")
         return self._prepared
 
     @property
@@ -263,23 +265,20 @@ class SweEnv(RepositoryTools):
         try:
             self.sandbox.download(".", tree, skip=Protected.noise, **tests.bounds())
         except OSError as error:
-            if error.errno not in MACHINE_ERRORS:
-                return tests.unreadable(error.strerror or error)
-            raise SandboxError(f"could not take the tree out of the sandbox: {error}") from error
+            return tests.unreadable(error.strerror or error)
         try:
             return tests.grade_tree(tree)
         except OSError as error:
             raise SandboxError(f"could not grade: {error}") from error
 
     def _open_sandbox(self) -> Sandbox:
-        assert self._prepared is not None
-        suite = self._prepared.tests.suite
+        suite = self.prepared.tests.suite
         limits = dataclasses.replace(
             suite.limits, wall_s=self.command_timeout, output_bytes=4 * self.output_chars
         )
         # Relative: commands start in the repository's root.
         env = {**suite.env(), "PYTHONPATH": ":".join(suite.python_path)}
-        sandbox = open_sandbox(suite, self._prepared.repository, limits=limits, env=env)
+        sandbox = open_sandbox(suite, self.prepared.repository, limits=limits, env=env)
         self._sandbox = self.episode.workspace = sandbox
         return sandbox
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 
+from agentgym.texts import split_lines
+
 _SHOWN_LINES = 12
 _SHOWN_DIFFERENCES = 5
 _SEARCHED_LINES = 5000
@@ -24,7 +26,7 @@ def explain_miss(path: str, text: str, old: str) -> str:
             f"expected the old text to occur exactly once in {path}, it occurs {count} times, at lines"
             f" {_places(text, old)}; add lines around it until it is the only one"
         )
-    wanted, lines = old.splitlines(), text.splitlines()
+    wanted, lines = split_lines(old), split_lines(text)
     start = _same_but_for_space(lines, wanted)
     if start is not None:
         there = lines[start : start + len(wanted)]

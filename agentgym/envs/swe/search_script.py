@@ -34,7 +34,10 @@ def wanted(path: str, glob: str) -> bool:
 
 
 def lines(path: str) -> List[str]:
-    """The text lines of a file; none of one that is binary, too large or cannot be read."""
+    """The text lines of a file; none of one that is binary, too large or cannot be read.
+
+    Only a line feed ends a line, with or without a carriage return before it, as for grep.
+    """
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > LARGEST:
             return []
@@ -42,7 +45,12 @@ def lines(path: str) -> List[str]:
             data = file.read()
     except OSError:
         return []
-    return [] if b"\0" in data[:8000] else data.decode("utf-8", "replace").splitlines()
+    if b"\0" in data[:8000]:
+        return []
+    found = data.decode("utf-8", "replace").split("\n")
+    if not found[-1]:
+        found.pop()
+    return [line[:-1] if line.endswith("\r") else line for line in found]
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from agentgym.core import AgentEnv, ToolResult, tool
 from agentgym.envs.swe.misses import explain_miss
 from agentgym.errors import ToolError, UsageError
 from agentgym.sandbox.base import ExecResult, Sandbox, Shell
+from agentgym.texts import split_lines
 from agentgym.verifiers.patches import LARGEST_FILE
 
 # A command whose output begins with this line submits, as in mini-swe-agent: policies are trained on it.
@@ -20,6 +21,7 @@ _LINES_SHOWN = 400
 _ENTRIES_SHOWN = 200
 _MATCHES_SHOWN = 100
 _SEARCH = Path(__file__).with_name("search_script.py")
+_SEARCH_CODE = _SEARCH.read_text(encoding="utf-8")  # now: no step fails for want of a descriptor
 
 
 class RepositoryTools(AgentEnv):
@@ -87,7 +89,7 @@ class RepositoryTools(AgentEnv):
             text = self._read(path)
         except IsADirectoryError:
             return self._listed(path)
-        lines = text.splitlines()
+        lines = split_lines(text)
         last = min(len(lines), start + _LINES_SHOWN - 1 if end is None else end)
         if lines and not 1 <= start <= len(lines):
             raise ToolError(f"{path} has {len(lines)} lines; expected start between 1 and that, got {start}")
@@ -108,7 +110,7 @@ class RepositoryTools(AgentEnv):
         order = {"pattern": pattern, "path": path or ".", "glob": glob, "most": _MATCHES_SHOWN}
         timeout = max(0.1, min(self.command_timeout, self.seconds_left))
         result = self.sandbox.exec(
-            [self.interpreter, "-I", "-c", _SEARCH.read_text(encoding="utf-8")],
+            [self.interpreter, "-I", "-c", _SEARCH_CODE],
             timeout=timeout,
             stdin=json.dumps(order).encode(),
         )
@@ -167,7 +169,7 @@ class RepositoryTools(AgentEnv):
         command = ["find", start_at, "-maxdepth", "2"]
         command += ["-not", "-path", "*/.git/*", "-not", "-name", "*.pyc"]
         result = self.sandbox.exec(command, timeout=self.command_timeout)
-        entries = sorted(result.stdout.splitlines())
+        entries = sorted(split_lines(result.stdout))
         if not entries or result.timed_out:  # also of an empty folder it says the name
             reason = "it took too long" if result.timed_out else result.stderr.strip()
             raise ToolError(f"cannot list {path}: {reason or f'exit status {result.exit_code}'}")

@@ -108,8 +108,6 @@ def rows(known: dict[str, Row]) -> dict[str, Row]:
     return {name: leaves(name, known.get(name)) for name in _OUTPUTS}
 
 
-_GO = ("-l", "-d")
-
 PROGRAMS: dict[str, Row] = {
     **dict.fromkeys(
         ("black", "blue", "isort", "usort", "rustfmt", "djlint-format"),

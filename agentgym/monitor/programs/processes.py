@@ -66,9 +66,8 @@ def _container(command: Command) -> str:
             known = "." in image.partition("/")[0]
             command.analysis.emit("net", f"https://{image if known else 'docker.io/' + image}", command.name)
     for i, word in enumerate(options.operands):
-        if (
-            i and word.rpartition("/")[2] in _REACHING
-        ):  # what runs inside sees other files, but the same network
+        # What runs inside sees other files, but the same network
+        if i and word.rpartition("/")[2] in _REACHING:
             command.shell.call(options.operands[i:])
             break
     if options.operands[:1] == ["cp"]:

@@ -20,6 +20,7 @@ _STORES = (
     r"|_cacache|pkgs|\.cargo/registry/src/[^/]+|\.m2/repository|gems|pkg/mod|\.nuget/packages)"
 )
 
+# Parts of these
 _STORED_IN = (
     "vendor",
     "-packages",
@@ -31,7 +32,7 @@ _STORED_IN = (
     "gems",
     "pkg/mod",
     ".nuget",
-)  # parts of these
+)
 
 
 @lru_cache(256)

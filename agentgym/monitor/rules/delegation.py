@@ -10,7 +10,7 @@ from agentgym.monitor.context import Context
 from agentgym.monitor.rules.base import Finding, Scene, example, rule
 from agentgym.monitor.rules.network import normalised
 
-_TOLD = frozenset(
+TOLD = frozenset(  # tools that tell another agent what to do
     "send_message spawn_agent delegate message ask task handoff assign call_agent agent subagent".split()
 )
 _NEGATED = re.compile(
@@ -151,7 +151,7 @@ _PATH = re.compile(r"(?<![\w./:])(?:/[\w.@+-]+(?:/[\w.@+*-]+)*/?|[\w.@+-]{1,255}
 def asks_another(scene: Scene) -> Finding | None:
     """A task or message that asks an agent to cross the line; a warning not to, and ordinary work, are none."""
     for effect in scene.of("text"):
-        if effect.program in _TOLD and effect.content:
+        if effect.program in TOLD and effect.content:
             you = re.search(r"\byou\b|\bplease\b", effect.content, re.IGNORECASE) is not None
             for clause in _clauses(effect.content):
                 asked = _asked(clause, scene.context, to_you=you)
@@ -245,7 +245,7 @@ def quoted_commands(scene: Scene) -> list[str]:
     """Commands that a task or message quotes or spells out, outside of warnings; at most eight."""
     found = []
     for effect in scene.of("text"):
-        for clause in _clauses(effect.content or "") if effect.program in _TOLD else ():
+        for clause in _clauses(effect.content or "") if effect.program in TOLD else ():
             for match in _QUOTED.finditer(clause):
                 if not _NEGATED.search(clause[: match.start()]):
                     found.append(match["quoted"] or match["plain"])

@@ -16,8 +16,9 @@ import agentgym
 from agentgym.core import ToolCall
 from agentgym.envs.swe import SweEnv
 from agentgym.envs.swe.builtin import builtin_records
-from agentgym.errors import TaskError, UsageError
+from agentgym.errors import SandboxError, TaskError, UsageError
 from agentgym.sandbox.base import Sandbox
+from tests.descriptors import descriptors_left
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -288,6 +289,30 @@ def test_snapshot_crosses_environments(env: Any) -> None:
     other.close()
 
 
+def test_restore_brings_the_task_s_own_sandbox_back() -> None:
+    """Variables, limits and programs are the sandbox's, so a reset to another task changes them."""
+    first, second = builtin_records()[:2]
+    env = SweEnv(tasks=[first, dataclasses.replace(second, python_path=("src", "."))])
+    show = 'echo "$PYTHONPATH"; ls'
+    env.reset(options={"task": first.instance_id})
+    assert said(env, "bash", command=show).splitlines()[0] == "."
+    said(env, "bash", command="touch mine")
+    saved = env.snapshot()
+    env.reset(options={"task": second.instance_id})
+    other = env.sandbox
+    assert said(env, "bash", command=show).splitlines()[0] == "src:."
+    env.restore(saved)
+    assert env.episode.task.id == first.instance_id
+    assert said(env, "bash", command=show).splitlines() == [".", "ledger.py", "mine", "tests"]
+    assert env.episode.workspace is env.sandbox is not other
+    with pytest.raises(SandboxError, match="closed"):
+        other.exec("true")
+    kept = env.sandbox
+    env.restore(saved)  # of the same task: the same one
+    assert env.sandbox is kept
+    env.close()
+
+
 def test_a_dead_sandbox_is_no_reward(env: Any) -> None:
     env.reset(options=TASK)
     sandbox = env.episode.workspace
@@ -350,10 +375,60 @@ def test_a_full_disk_of_ours_is_infrastructure(env: Any, monkeypatch: pytest.Mon
         raise OSError(errno.ENOSPC, "no space left")
 
     env.reset(options=TASK)
-    monkeypatch.setattr(env.episode.workspace, "download", fail)
+    monkeypatch.setattr("agentgym.sandbox._local.copy_out", fail)
     _, reward, terminated, truncated, info = env.step(call("submit"))
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert "no space left" in info["infrastructure_error"]
+
+
+@pytest.mark.parametrize("name", ["submit", "view", "create"])
+def test_a_folder_that_was_cleaned_up_is_infrastructure(env: Any, name: str) -> None:
+    """Nothing that a policy runs can delete what lies above its workspace."""
+    env.reset(options=TASK)
+    shutil.rmtree(env.unwrapped.sandbox._state.folder)
+    arguments = {"submit": {}, "view": {"path": "ledger.py"}, "create": {"path": "a", "content": ""}}[name]
+    _, reward, terminated, truncated, info = env.step(call(name, **arguments))
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert "folder is gone" in info["infrastructure_error"]
+    assert "verdict" not in info
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what cannot be deleted now
+def test_no_descriptor_left_is_infrastructure(env: Any) -> None:
+    """Neither said to the policy, as "cannot read" or "exists already", nor a bare OSError."""
+    actions = {
+        "view": call("view", path="ledger.py"),
+        "create": call("create", path="new.txt", content="x"),
+        "edit": call("edit", **FIX),
+        "search": call("search", pattern="def"),
+        "bash": call("bash", command="true"),
+        "submit": call("submit"),
+    }
+    for name, action in actions.items():
+        env.reset(options=TASK)
+        with descriptors_left(0):
+            _, reward, terminated, truncated, info = env.step(action)
+        assert (reward, terminated, truncated) == (0.0, False, True), name
+        assert "Too many open files" in info["infrastructure_error"], name
+    env.reset(options=TASK)
+    for use in (env.snapshot, lambda: env.reset(options=TASK)):
+        with descriptors_left(0), pytest.raises(SandboxError, match="Too many open files"):
+            use()
+    env.reset(options=TASK)
+    assert said(env, "bash", command="echo again") == "again"
+
+
+def test_lines_are_numbered_as_python_and_grep_do(env: Any) -> None:
+    """A form feed and U+2028 stand within lines; what is searched for is on the fourth."""
+    env.reset(options=TASK)
+    said(env, "create", path="odd.py", content="a = 1\r\n\x0cb = 2\nc = '\u2028'\nresult = a\n")
+    assert said(env, "bash", command="grep -n result odd.py") == "4:result = a"
+    assert said(env, "search", pattern="^result") == "odd.py:4: result = a"
+    assert said(env, "search", pattern="1$", glob="odd.py") == "odd.py:1: a = 1"
+    assert said(env, "view", path="odd.py") == (
+        "     1\ta = 1\n     2\t\x0cb = 2\n     3\tc = '\u2028'\n     4\tresult = a"
+    )
+    assert said(env, "edit", path="odd.py", old="result", new="answer") == "Edited odd.py at line 4."
 
 
 def test_tools_in_a_sandbox_without_processes(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,8 +471,19 @@ def test_copies_before_an_episode_only(env: Any) -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(UsageError, match="command_timeout > 0"):
-        SweEnv(command_timeout=0)
+    for wrong, expected in (
+        ({"command_timeout": 0}, "command_timeout >= 0.1, got 0"),
+        ({"command_timeout": "1"}, "command_timeout to be a finite number, got '1'"),
+        ({"output_chars": 1000.0}, "output_chars to be a whole number >= 200, got 1000.0"),
+        ({"output_chars": 199}, "output_chars to be a whole number >= 200, got 199"),
+        ({"persistent_shell": "no"}, "persistent_shell to be True or False, got 'no'"),
+        ({"hints": "no"}, "hints to be True or False, got 'no'"),
+        ({"allow_unsafe": 1}, "allow_unsafe to be True or False, got 1"),
+        ({"backend": "bublewrap"}, "Did you mean 'bubblewrap'"),
+        ({"backend": "process"}, "pass allow_unsafe=True"),
+    ):
+        with pytest.raises(UsageError, match=expected):
+            SweEnv(**wrong)
     with pytest.raises(UsageError, match="Did you mean 'binary'"):
         SweEnv(reward="binry")
     with pytest.raises(TypeError, match="Did you mean 'command_timeout'"):
@@ -409,6 +495,24 @@ def test_bad_arguments() -> None:
     plain = SweEnv(tasks=[agentgym.Task("t", "no record")])
     with pytest.raises(TaskError, match="SweRecord"):
         plain.reset()
+
+
+def test_only_none_means_the_bundled_tasks() -> None:
+    """A filter that matches nothing must not train on toys."""
+    assert len(SweEnv().task_set) == len(SweEnv(tasks=None).task_set) == 3
+    for empty in ([], (), agentgym.TaskSet([])):
+        with pytest.raises(UsageError, match="SweEnv has no tasks"):
+            SweEnv(tasks=empty)
+
+    class Own(SweEnv):
+        tasks = (agentgym.Task("mine", "p", data={"record": builtin_records()[0]}),)
+
+    assert [task.id for task in Own().task_set] == ["mine"]
+
+
+def test_gold_needs_an_episode() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        SweEnv().gold()
 
 
 def test_what_a_policy_cannot_make_is_said_to_it(env: Any) -> None:

@@ -23,6 +23,7 @@ from agentgym.envs.swe.repo import apply_patch, unpack
 from agentgym.errors import TaskError, UsageError
 from agentgym.sandbox import python_binds
 from agentgym.verifiers.patches import list_tree
+from agentgym.verifiers.suite import junit_id
 from agentgym.verifiers.tests import Protected
 
 SWEBENCH_COLUMNS = (
@@ -232,23 +233,57 @@ def test_reports_of_the_grading_script(tmp_path: Path) -> None:
         '<testcase classname="t.test_a" name="q[a b]"/>'
         '<testcase classname="t.test_a" name="q[a c]"><failure/></testcase>'
         '<testcase classname="t.test_a" name="r[[1] b]"/>'
+        '<testcase classname="t.test_a" name="marked"><properties><property name="agentgym-expected-failure" '
+        'value="true"/></properties><skipped type="pytest.xfail"/></testcase>'
+        '<testcase classname="t.test_a" name="called"><skipped type="pytest.xfail"/></testcase>'
         "</testsuite></testsuites>"
     )
     results = harbor_grade.read_report(report)
-    assert {name for name, good in results.items() if good} == {
+    assert {name for name, status in results.items() if status == "passed"} == {
         *("t.test_a::good", "t.test_a::p[a b]", "t.test_a::q[a b]", "t.test_a::r[[1] b]")
     }
-    assert harbor_grade.counts_as_passed("t.test_a::p[a", results)
-    assert harbor_grade.counts_as_passed("t.test_a::r[[1]", results)
-    assert not harbor_grade.counts_as_passed("t.test_a::q[a", results), "one that it stands for failed"
-    assert not harbor_grade.counts_as_passed("t.test_a::p[a b] ", results)
-    assert not harbor_grade.counts_as_passed("t.test_a::goo", results)
+    assert {name for name, status in results.items() if status == "xfailed"} == {"t.test_a::marked"}
+    assert harbor_grade.counts_as_passed("t.test_a::p[a", results, False)
+    assert harbor_grade.counts_as_passed("t.test_a::r[[1]", results, False)
+    assert not harbor_grade.counts_as_passed("t.test_a::q[a", results, True), "one that it stands for failed"
+    assert not harbor_grade.counts_as_passed("t.test_a::p[a b] ", results, True)
+    assert not harbor_grade.counts_as_passed("t.test_a::goo", results, True)
+    assert harbor_grade.counts_as_passed("t.test_a::marked", results, True)
+    assert not harbor_grade.counts_as_passed("t.test_a::marked", results, False), "it was to pass now"
+    assert not harbor_grade.counts_as_passed("t.test_a::called", results, True)
+
+
+@pytest.mark.slow
+def test_the_grading_script_tells_marks_from_calls(tmp_path: Path) -> None:
+    """As `HiddenTests` does: a test that fails as it is marked is kept, code that calls pytest.xfail hides nothing."""
+    tests = (
+        "import pytest\nfrom calc import add, give_up\n\n\n"
+        "@pytest.mark.xfail\ndef test_marked():\n    assert add(1, 1) == 3\n\n\n"
+        "@pytest.mark.xfail\ndef test_marked_and_called():\n    give_up()\n\n\n"
+        "def test_called():\n    give_up()\n\n\n"
+        "def test_plain():\n    assert add(1, 1) == 2\n"
+    )
+    (tmp_path / "test_x.py").write_text(tests)
+    code = "import pytest\n\n\ndef add(a, b):\n    return a + b\n\n\ndef give_up():\n    pytest.xfail('no')\n"
+    (tmp_path / "calc.py").write_text(code)
+    report = tmp_path / "report.xml"
+    settings = {"python_path": ["."], "arguments": ["test_x.py"], "time_s": 60}
+    assert harbor_grade.run_pytest(tmp_path, report, settings) == 0
+    assert harbor_grade.read_report(report) == {
+        "test_x::test_marked": "xfailed",
+        "test_x::test_marked_and_called": "failed",
+        "test_x::test_called": "failed",
+        "test_x::test_plain": "passed",
+    }
 
 
 def test_the_grading_script_knows_what_tests_import(record: SweRecord, tmp_path: Path) -> None:
     named = dataclasses.replace(record, test_targets=("tests/test_basics.py",))
     folder = export_records([named], tmp_path / "out", to="harbor").exported[record.instance_id]
-    protected = set(json.loads((folder / "tests/grading.json").read_text())["protected"])
+    grading = json.loads((folder / "tests/grading.json").read_text())
+    assert grading["kept"] == [junit_id(name) for name in record.pass_to_pass]
+    assert grading["expected"] == [*map(junit_id, record.fail_to_pass), *grading["kept"]]
+    protected = set(grading["protected"])
     assert harbor_grade.is_protected("tests/helpers/__init__.py", protected)
     assert not harbor_grade.is_protected("ledger.py", protected)
 

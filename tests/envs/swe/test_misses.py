@@ -25,6 +25,12 @@ def test_line_ends_differ() -> None:
     assert "line breaks differ" in said
 
 
+def test_lines_are_numbered_as_in_the_file() -> None:
+    """A form feed and U+2028 stand within lines: the fourth of them is the one, not the sixth."""
+    said = explain_miss("a.py", "a = 1\n\x0cb = 2\nc = '\u2028'\nresult = a + b\n", "result = a + c")
+    assert said.endswith("the closest is lines 4:\n     4\tresult = a + b")
+
+
 def test_the_closest_lines_are_shown() -> None:
     said = explain_miss("a.py", TEXT, "def g(x):\n    return 3 * x\n")
     assert said.splitlines() == [

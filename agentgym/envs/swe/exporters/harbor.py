@@ -151,10 +151,12 @@ def _grading(
 ) -> dict[str, object]:
     """What the grading script is told: see there."""
     hidden = {key for key in base.keys() | tested.keys() if base.get(key) != tested.get(key)}
-    expected = [node_id(name, tested.keys()) for name in (*record.fail_to_pass, *record.pass_to_pass)]
+    kept = [node_id(name, tested.keys()) for name in record.pass_to_pass]
+    expected = [*(node_id(name, tested.keys()) for name in record.fail_to_pass), *kept]
     protected = Protected(record.test_targets, frozenset(hidden), expected, base)
     return {
         "expected": [junit_id(name) for name in expected],
+        "kept": [junit_id(name) for name in kept],
         "base": {key: entry.digest.hex() for key, entry in base.items()},
         "protected": sorted({key for key in base if protected(key)} | protected.paths),
         "python_path": record.python_path,

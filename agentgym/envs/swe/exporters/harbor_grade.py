@@ -4,9 +4,10 @@ It needs only the standard library and pytest. The agent's changes to files that
 put on an untouched tree with the hidden tests, and pytest runs there with a report of its own. The code under test
 still runs in pytest's process, in the container the agent had: `agentgym swe grade` is stricter on both.
 
-``grading.json`` beside this file holds: ``expected`` (``classname::name`` of each test), ``base`` (SHA-256 of each file
-of the tree the agent got), ``protected`` (files and folders that are not taken from the agent), ``python_path``,
-``arguments`` (for pytest) and ``time_s``.
+``grading.json`` beside this file holds: ``expected`` (``classname::name`` of each test), ``kept`` (those of them that
+passed before, which may also fail as a mark in the test files expects), ``base`` (SHA-256 of each file of the tree the
+agent got), ``protected`` (files and folders that are not taken from the agent), ``python_path``, ``arguments`` (for
+pytest) and ``time_s``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tarfile
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ PROTECTED_NAMES = set(
 PROTECTED_ENDS = (".pth", ".egg-link", ".egg-info", ".dist-info", ".pyc", ".pyo")
 NOISE = set("__pycache__ .git .hg .pytest_cache .hypothesis .mypy_cache .ruff_cache .coverage".split())
 OPTIONS = "-q -p no:cacheprovider --continue-on-collection-errors --import-mode=append --maxfail=0".split()
+STATUSES = ("passed", "xfailed", "failed")  # from best to worst; whatever else happens to a test is "failed"
+EXPECTED_FAILURE = "agentgym-expected-failure"  # property of a test in the report
 OVERRIDES = "addopts= filterwarnings= required_plugins= minversion= junit_family=xunit2".split()
 
 
@@ -48,7 +51,8 @@ def main(workdir: Path) -> int:
         report = Path(scratch, "report.xml")
         code = run_pytest(tree, report, settings)
         results = read_report(report) if code in (0, 1) else {}
-    lacking = [name for name in settings["expected"] if not counts_as_passed(name, results)]
+    kept = set(settings["kept"])
+    lacking = [name for name in settings["expected"] if not counts_as_passed(name, results, name in kept)]
     print(
         f"pytest ended with {code}; {len(lacking)} of {len(settings['expected'])} expected tests did not pass"
     )
@@ -103,30 +107,60 @@ def run_pytest(tree: Path, report: Path, settings: dict[str, Any]) -> int:
         return -1
 
 
-def read_report(report: Path) -> dict[str, bool]:
-    """Whether a test passed, and did so each time it came, by ``classname::name``."""
-    results: dict[str, bool] = {}
+def read_report(report: Path) -> dict[str, str]:
+    """The worst of `STATUSES` that a test had each time it came, by ``classname::name``."""
+    results: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
-        good = all(child.tag in ("system-out", "system-err", "properties") for child in case)
-        results[name] = good and results.get(name, True)
+        results[name] = max(status_of(case), results.get(name, "passed"), key=STATUSES.index)
     return results
 
 
-def counts_as_passed(name: str, results: dict[str, bool]) -> bool:
+def status_of(case: ElementTree.Element) -> str:
+    """One of `STATUSES`."""
+    said = [child for child in case if child.tag not in ("system-out", "system-err", "properties")]
+    if not said:
+        return "passed"
+    marked = any(each.get("name") == EXPECTED_FAILURE for each in case.iter("property"))
+    as_expected = [(child.tag, child.get("type")) for child in said] == [("skipped", "pytest.xfail")]
+    return "xfailed" if marked and as_expected else "failed"
+
+
+def counts_as_passed(name: str, results: dict[str, str], kept: bool) -> bool:
     """An id whose parameters are cut off stands for all that begin so: all of them must have passed."""
-    if name not in results and (not name.endswith("]") or name.count("[") > name.count("]")) and "[" in name:
-        found = [good for entry, good in results.items() if entry.startswith(name)]
-        return bool(found) and all(found)
-    return results.get(name, False)
+    found = [results[name]] if name in results else []
+    if not found and (not name.endswith("]") or name.count("[") > name.count("]")) and "[" in name:
+        found = [status for entry, status in results.items() if entry.startswith(name)]
+    good = {"passed", "xfailed"} if kept else {"passed"}
+    return bool(found) and good.issuperset(found)
 
 
 def pytest_process(places: list[str], words: list[str]) -> int:
     """Run pytest with `places` last on the import path, so that nothing in them stands in for pytest itself."""
     import pytest
 
+    class Marks:
+        """Notes which tests fail as the test files expect. Code under test that calls `pytest.xfail` is no mark."""
+
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            self.marked = {item.nodeid for item in session.items if item.get_closest_marker("xfail")}
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_runtest_makereport(
+            self, item: pytest.Item, call: pytest.CallInfo[None]
+        ) -> Generator[None, Any, None]:
+            report = (yield).get_result()
+            called = call.excinfo is not None and isinstance(call.excinfo.value, pytest.xfail.Exception)
+            if (
+                call.when == "call"
+                and item.nodeid in self.marked
+                and hasattr(report, "wasxfail")
+                and not called
+            ):
+                item.user_properties.append((EXPECTED_FAILURE, "true"))
+
     sys.path += places
-    return int(pytest.main(words))
+    return int(pytest.main(words, plugins=[Marks()]))
 
 
 if __name__ == "__main__":

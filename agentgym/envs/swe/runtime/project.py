@@ -195,9 +195,8 @@ def _arguments(
         )
         if option in _KEPT_OPTIONS:
             value = value if equals else next(words, "")
-            if option != "-m" or value.startswith(
-                "not "
-            ):  # others would leave out what is put among the tests
+            # Others would leave out what is put among the tests
+            if option != "-m" or value.startswith("not "):
                 kept.append(f"{option}={value}" if option.startswith("--") else option + value)
     if (tree / "test" / "__init__.py").is_file() and any(
         target.split("/")[0] == "test" for target in targets
