@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import re
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.errors import InfrastructureError, MissingDependency, UnusableAnswer, UsageError
+from agentgym.errors import InfrastructureError, MissingDependency, UnusableAnswer, UsageError, finite
 from agentgym.messages import Message, to_openai
 
 
@@ -126,6 +124,9 @@ class Endpoint:
     ) -> dict[str, Any]:
         """Ask for a JSON object and check it; for judges.
 
+        The answer is the object and nothing else; or ends with it in a fence, its only one, after words without braces.
+        Any other does not parse, such as one that quotes an object and then says what it thinks of it.
+
         Args:
             messages: the conversation. What is expected is added to the end of its last message.
             keys: what the object must hold, for example ``{"score": float, "reason": str}``; types are str, bool, int,
@@ -224,19 +225,18 @@ _KINDS: dict[type, str] = {
     list: "list",
     dict: "object",
 }
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
 def _object(text: str, keys: Mapping[str, type]) -> dict[str, Any]:
-    """The object in an answer that is nothing else, or that holds it in its only fenced block.
+    """The object in an answer that is nothing else, or that ends with it in its only fenced block.
 
-    What else an answer says is not searched for JSON: it may quote the page or program under judgement.
+    An answer may quote the page or program under judgement, which may hold JSON, fences and all. So nothing may follow
+    the block, and text before it may hold no brace: whoever writes the page does not write the end of the answer.
     """
-    fenced = _FENCE.findall(text)
-    if len(fenced) > 1:
-        raise ValueError(f"expected one JSON object, got {len(fenced)} fenced blocks")
+    before, *fenced = text.split("```")
+    alone = len(fenced) == 2 and not fenced[1].strip() and "{" not in before
     try:
-        value = json.loads(fenced[0] if fenced else text)
+        value = json.loads(fenced[0].removeprefix("json") if alone else text)
     except (ValueError, RecursionError):
         raise ValueError(f"expected a JSON object, got {text[:80]!r}") from None
     if not isinstance(value, dict):
@@ -253,7 +253,7 @@ def _fits(value: Any, kind: type) -> bool:
     if isinstance(value, bool) or kind is bool:
         return isinstance(value, bool) and kind is bool
     if kind is float:
-        return isinstance(value, int | float) and math.isfinite(value)
+        return isinstance(value, int | float) and finite(value) is not None
     return isinstance(value, kind)
 
 

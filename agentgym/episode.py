@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
 
-from agentgym.errors import InfrastructureError
+from agentgym.errors import InfrastructureError, finite
 from agentgym.tasks import FrozenDict, Task, freeze
 from agentgym.tools import CallRecord
 
@@ -61,8 +60,8 @@ class Verdict:
     evidence: Mapping[str, str] = field(default_factory=FrozenDict, compare=False)
 
     def __post_init__(self) -> None:
-        score = float(self.score) if isinstance(self.score, Real) else math.nan
-        if not 0.0 <= score <= 1.0:  # NaN is not
+        score = finite(self.score) if isinstance(self.score, Real) else None
+        if score is None or not 0.0 <= score <= 1.0:
             raise InfrastructureError(f"expected a verdict with a score in [0, 1], got {self.score!r}")
         object.__setattr__(self, "score", score)
         object.__setattr__(self, "passed", score >= 1.0 if self.passed is None else bool(self.passed))
@@ -78,9 +77,10 @@ def _numbers(what: str, parts: Mapping[str, float]) -> FrozenDict:
     """The parts of a score as Python floats."""
     numbers: dict[str, float] = {}
     for name, value in parts.items():
-        if not isinstance(value, Real) or not math.isfinite(value):
+        number = finite(value) if isinstance(value, Real) else None
+        if number is None:
             raise InfrastructureError(f"expected {what}[{name!r}] to be a finite number, got {value!r:.80}")
-        numbers[str(name)] = float(value)
+        numbers[str(name)] = number
     return FrozenDict(numbers)
 
 

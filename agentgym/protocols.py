@@ -8,9 +8,10 @@ in the action, whatever the action holds.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agentgym.errors import AgentGymError, MissingDependency, UsageError, nearest
 from agentgym.tasks import FrozenDict
@@ -31,6 +32,10 @@ class Protocol(abc.ABC):
     def require(self, tools: Sequence[Tool]) -> None:
         """Refuse tools that this protocol cannot call, with a `UsageError`."""
 
+    def writable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Those of the tools, and of their arguments, that a call in this protocol can name."""
+        return tools
+
     @abc.abstractmethod
     def describe(self, tools: Sequence[Tool]) -> str:
         """The part of the system prompt that lists the tools and says how to call one."""
@@ -45,7 +50,9 @@ class Protocol(abc.ABC):
 
     @abc.abstractmethod
     def render_call(self, call: ToolCall) -> str:
-        """An action that makes this call: `parse` reads it back equal.
+        """An action that makes this call: `parse` reads it back equal, where its arguments are of their tool's types.
+
+        The exception is a text that `Xml` reads as None.
 
         Raises:
             UsageError: the call cannot be written in this protocol.
@@ -121,6 +128,7 @@ class Xml(Protocol):
 
     One line break after an opening and before a closing tag belongs to the tags. Values are texts; where the tool
     wants another type they are read as JSON. A text that holds ``</parameter>`` or ``<parameter=`` cannot be written.
+    Where a tool takes a text or None, ``null`` is None: there the text "null" cannot be written.
     """
 
     name = "xml"
@@ -207,6 +215,10 @@ class BashBlock(Protocol):
             raise UsageError(
                 f"protocol 'bash' needs a tool named bash; this environment has {[t.name for t in tools]}"
             )
+
+    def writable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """The tool named bash, with its command alone."""
+        return [_with_arguments(tool, ("command",)) for tool in tools if tool.name == "bash"]
 
     def describe(self, tools: Sequence[Tool]) -> str:
         """Say how to write the block."""
@@ -296,6 +308,13 @@ def _list_tools(tools: Sequence[Tool], form: str) -> str:
         f"You can call these tools:\n<tools>\n{listed}\n</tools>\n"
         f"To call one, write {form}. Each message must hold at least one call."
     )
+
+
+def _with_arguments(tool: Tool, names: Collection[str]) -> Tool:
+    """The tool without its other arguments."""
+    schema = json.loads(tool.schema)
+    schema["properties"] = {name: entry for name, entry in schema["properties"].items() if name in names}
+    return dataclasses.replace(tool, schema=json.dumps(schema))
 
 
 def make_protocol(protocol: str | Protocol) -> Protocol:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import inspect
 import json
@@ -23,7 +24,7 @@ import numpy as np
 
 from agentgym.core import AgentEnv
 from agentgym.errors import UsageError, whole_number
-from agentgym.policies import Policy, make_policy
+from agentgym.policies import Policy, is_model, make_policy
 from agentgym.registration import find, require
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.salvage import append_or_mark
@@ -42,9 +43,9 @@ def make_env(
     *,
     compact: int | None = None,
     reply_tokens: int | None = None,
-    keep_last: int = 2,
-    summarizer: Any = "rule",
-    tokens: Any = "chars",
+    keep_last: int | None = None,
+    summarizer: Any = None,
+    tokens: Any = None,
     prompts: str | Mapping[str, Any] | None = None,
     delegation: Mapping[str, Any] | None = None,
     anti_hack: Literal["block", "audit"] | None = None,
@@ -59,11 +60,11 @@ def make_env(
         env_id: a registered id.
         compact: token budget of the conversation; None for the whole history, or for the conversations that an
             environment registered with a context wrapper makes itself.
-        reply_tokens: room kept for the next reply; by default a quarter of `compact`.
-        keep_last: turns that a rewrite leaves as they are.
-        summarizer: how history is rewritten, see `ContextCompaction`; also a model for `make_policy`, ``"hf:..."`` or
-            ``"openai:..."``, that writes summaries.
-        tokens: how tokens are counted, see `ContextCompaction`.
+        reply_tokens: with `compact`, room kept for the next reply; by default a quarter of it.
+        keep_last: with `compact`, turns that a rewrite leaves as they are; by default 2.
+        summarizer: with `compact`, how history is rewritten, see `ContextCompaction`; also a model for `make_policy`,
+            ``"hf:..."``, ``"vllm:..."`` or ``"openai:..."``, that writes summaries. By default "rule".
+        tokens: with `compact` or `prompts`, how tokens are counted, see `ContextCompaction`; by default "chars".
         prompts: instead of conversations, prompts as published: a form of `PublishedPrompts`, or its keywords.
         delegation: give the policy workers: keywords of `Delegation`, or {}; None for none.
         anti_hack: put a monitor in front of every tool call, see `AntiHack`: "block" or "audit"; None for none.
@@ -73,7 +74,8 @@ def make_env(
         env_kwargs: keywords of the environment itself.
 
     Raises:
-        UsageError: no such id, with the nearest ones, or one with several agents.
+        UsageError: no such id, with the nearest ones, or one with several agents; a keyword that means nothing without
+            another.
         MissingDependency: a package or program the environment needs is not installed.
     """
     require(env_id)
@@ -83,34 +85,38 @@ def make_env(
             f"{env_id} has several agents, expected one of a single agent; give that one workers (--delegate N,"
             " Delegation), or play a seat, see docs/team-tasks.md"
         )
-    env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
-    if delegation is not None:  # inside the monitor: it sees what workers call, too
-        env = Delegation(env, **delegation)
-    if anti_hack is not None:  # inside the context: it sees calls, not conversations
-        from agentgym.wrappers.anti_hack import AntiHack  # with all the rules: only where asked for
-
-        env = AntiHack(env, mode=anti_hack, penalty=penalty, mask_blocked=mask_blocked)
-    elif penalty or mask_blocked:
+    if anti_hack is None and (penalty or mask_blocked):
         raise UsageError("penalty and mask_blocked mean something only with anti_hack='block'")
-    if prompts is not None:
-        if compact is not None:
-            raise UsageError("give prompts or compact, not both: a prompt holds its own window of turns")
-        form = {"form": prompts} if isinstance(prompts, str) else prompts
-        env = PublishedPrompts(env, **{"tokens": tokens, **form})
-    elif compact is None:
-        env = conversing(env)
-    else:
-        room = compact // 4 if reply_tokens is None else reply_tokens
-        writer = _summarizer(summarizer)
-        env = ContextCompaction(env, compact, room, keep_last=keep_last, summarizer=writer, tokens=tokens)
-    return RecordTrajectory(env, record)
+    if prompts is not None and compact is not None:
+        raise UsageError("give prompts or compact, not both: a prompt holds its own window of turns")
+    given = {"reply_tokens": reply_tokens, "keep_last": keep_last, "summarizer": summarizer, "tokens": tokens}
+    context: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name in context if compact is None else ():
+        if name != "tokens" or prompts is None:
+            raise UsageError(f"{name} means something only with compact=TOKENS, got {context[name]!r:.60}")
+    env: Env = gymnasium.make(env_id, **(env_kwargs or {}))
+    try:
+        if delegation is not None:  # inside the monitor: it sees what workers call, too
+            env = Delegation(env, **delegation)
+        if anti_hack is not None:  # inside the context: it sees calls, not conversations
+            from agentgym.wrappers.anti_hack import AntiHack  # with all the rules: only where asked for
 
-
-def _summarizer(summarizer: Any) -> Any:
-    """The policy behind ``"hf:..."`` or ``"openai:..."``; anything else is the wrapper's to understand."""
-    if isinstance(summarizer, str) and summarizer.startswith(("hf:", "openai:")):
-        return make_policy(summarizer)
-    return summarizer
+            env = AntiHack(env, mode=anti_hack, penalty=penalty, mask_blocked=mask_blocked)
+        if prompts is not None:
+            form = {"form": prompts} if isinstance(prompts, str) else prompts
+            env = PublishedPrompts(env, **{**context, **form})
+        elif compact is None:
+            env = conversing(env)
+        else:
+            context.setdefault("reply_tokens", compact // 4)
+            context.setdefault("summarizer", "rule")
+            if is_model(summarizer):
+                context["summarizer"] = make_policy(summarizer)
+            env = ContextCompaction(env, compact, **context)
+        return RecordTrajectory(env, record)
+    except BaseException:
+        close_quietly(env)
+        raise
 
 
 def collect(
@@ -155,7 +161,8 @@ def collect(
             episodes that stand there are not run again, except those with an infrastructure error, whose new line
             then counts. `episodes` may be larger than before. What is in the tasks belongs to the settings.
         workers: environments at a time; by default what the policy suggests, at least one for each core.
-        tasks: ids or indices to go through in turn, from the first episode on; by default each episode draws one.
+        tasks: ids or indices to go through in turn, over and over, from the run's first episode on: group `g` plays
+            number ``g % len(tasks)``, whatever `first` is. By default each episode draws one.
         group_size: this many episodes in a row share task and environment seed and differ in the policy's
             randomness only: a group, for estimators that compare siblings.
         first: number of the first episode, a multiple of `group_size`: calls (or machines) that each play a part of a
@@ -186,51 +193,48 @@ def collect(
         raise UsageError(f"expected episode_timeout > 0 or None, got {episode_timeout}")
     if lockstep and player is not None:
         raise UsageError("lockstep is for a policy that is asked for every action; a player has its own time")
-    if isinstance(env, str):
-        env_id = env
-        for name in stack.keys() - inspect.signature(make_env).parameters.keys():
-            raise UsageError(
-                f"make_env takes no {name!r}; keywords of the environment go into env_kwargs={{...}}"
-            )
-        if "summarizer" in stack:  # one model for all workers
-            stack["summarizer"] = _summarizer(stack["summarizer"])
-        make: Callable[[], Env] = lambda: make_env(env_id, **stack)  # noqa: E731
-    elif stack:
-        raise UsageError(f"{sorted(stack)} are for an environment id; a function makes its own stack")
-    else:
-        make = env
-    if isinstance(policy, str):
-        policy = make_policy(policy)
-    if not isinstance(policy, Policy):
-        raise UsageError(f"expected a Policy or a text for make_policy, got {policy!r:.60}")
-
-    probe = stacked(make())  # bad arguments are errors here and now
-    try:
-        name = probe.spec.id if probe.spec is not None else type(probe.unwrapped).__name__
-        settings = {
-            "version": 1,
-            "env_id": name,
-            "env": stack or _description(probe),
-            "policy": policy.name,
-            "policy_settings": dict(policy.settings),
-            "player": None if player is None else dict(player.settings),
-            "seed": seed,
-            "tasks": None if tasks is None else list(tasks),
-            "group_size": group_size,
-        }
-        chosen = _choose_tasks(probe, tasks, episodes)
-        settings["tasks_sha256"] = _digest(probe, chosen)
-    finally:
-        close_quietly(probe)
-    if episodes is None:
-        episodes = len(chosen) * group_size
-    prefix = f"{name}/{policy.name}/{seed}/"
-    jobs = []
-    for n in range(episodes):
-        task = chosen[n // group_size % len(chosen)] if chosen else None
-        jobs.append(_job(first + n, prefix, seed, task, (first + n) // group_size))
-
     with contextlib.ExitStack() as held:
+        if isinstance(env, str):
+            for name in stack.keys() - inspect.signature(make_env).parameters.keys():
+                raise UsageError(
+                    f"make_env takes no {name!r}; keywords of the environment go into env_kwargs={{...}}"
+                )
+            make: Callable[[], Env] = functools.partial(make_env, env, **_with_models(stack, held))
+        elif stack:
+            raise UsageError(f"{sorted(stack)} are for an environment id; a function makes its own stack")
+        else:
+            make = env
+        if isinstance(policy, str):
+            policy = _make_policy(policy, held)
+        if not isinstance(policy, Policy):
+            raise UsageError(f"expected a Policy or a text for make_policy, got {policy!r:.60}")
+
+        probe = stacked(make())  # bad arguments are errors here and now
+        try:
+            name = probe.spec.id if probe.spec is not None else type(probe.unwrapped).__name__
+            settings = {
+                "version": 1,
+                "env_id": name,
+                "env": stack or _description(probe),
+                "policy": policy.name,
+                "policy_settings": dict(policy.settings),
+                "player": None if player is None else dict(player.settings),
+                "seed": seed,
+                "tasks": None if tasks is None else list(tasks),
+                "group_size": group_size,
+            }
+            chosen = _choose_tasks(probe, tasks, episodes)
+            settings["tasks_sha256"] = _digest(probe, chosen)
+        finally:
+            close_quietly(probe)
+        if episodes is None:
+            episodes = len(chosen) * group_size
+        prefix = f"{name}/{policy.name}/{seed}/"
+        jobs = []
+        for n in range(first, first + episodes):
+            group = n // group_size
+            task = chosen[group % len(chosen)] if chosen else None
+            jobs.append(_job(n, prefix, seed, task, group))
         store = None if out is None else held.enter_context(_open(Path(out), settings))
         return _run(make, name, policy, jobs, store, workers, episode_timeout, lockstep, player, on_finish)
 
@@ -248,7 +252,7 @@ def _run(
     on_finish: Callable[[Trajectory], None] | None,
 ) -> list[Trajectory]:
     """Play the jobs that the store does not hold."""
-    finished = {} if store is None else {trajectory.id: trajectory for trajectory in store}
+    finished = {} if store is None else store.latest()
     missing = [job for job in jobs if job.id not in finished or finished[job.id].infrastructure_error]
     if missing:
         count = workers or policy.workers or max(policy.max_batch, os.cpu_count() or 1)
@@ -265,6 +269,22 @@ def _run(
 
 
 # -- preparation ----------------------------------------------------------------------------------------------------
+
+
+def _make_policy(spec: str, held: contextlib.ExitStack) -> Policy:
+    """The policy that a text names; a model is closed with the run, others may be objects of somebody else's."""
+    policy = make_policy(spec)
+    return held.enter_context(contextlib.closing(policy)) if is_model(spec) else policy
+
+
+def _with_models(stack: Mapping[str, Any], held: contextlib.ExitStack) -> dict[str, Any]:
+    """Keywords of `make_env` with a policy in the place of each text that names a model: one for all workers."""
+    made, delegation = dict(stack), stack.get("delegation") or {}
+    if is_model(made.get("summarizer")):
+        made["summarizer"] = _make_policy(made["summarizer"], held)
+    if is_model(delegation.get("worker_policy")):
+        made["delegation"] = {**delegation, "worker_policy": _make_policy(delegation["worker_policy"], held)}
+    return made
 
 
 def _job(index: int, prefix: str, seed: int, task: str | int | None, group: int) -> Job:

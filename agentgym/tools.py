@@ -288,13 +288,13 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse(text)
 
 
-# Called at every step: half the price of json.loads.
 def _moderate(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return int(text)
 
 
+# Called at every step: half the price of json.loads.
 _decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_moderate).raw_decode
 
 

@@ -260,12 +260,14 @@ class Rollouts:
         first = self.position + part.start
         played = []
         if count:
+            # Of `count` tasks `collect` gives group n the one at n % count.
+            listed = sorted(range(first, first + count), key=lambda n: n % count)
             played = collect(
                 self._make,
                 self.policy,
                 episodes=count * self.group_size,
                 seed=self.seed,
-                tasks=[self.task(n) for n in range(first, first + count)] if self.tasks else None,
+                tasks=[self.task(n) for n in listed] if self.tasks else None,
                 group_size=self.group_size,
                 first=first * self.group_size,
                 workers=self._workers,

@@ -147,7 +147,14 @@ def ask(*answers, tries=2):
 
 
 @pytest.mark.parametrize(
-    "text", [GOOD, f"\n{GOOD}\n", f"```json\n{GOOD}\n```", f"Here you are:\n```\n{GOOD}\n```\nBye."]
+    "text",
+    [
+        GOOD,
+        f"\n{GOOD}\n",
+        f"```json\n{GOOD}\n```",
+        f"The `score`, as asked:\n```\n{GOOD}\n```\n",
+        GOOD.replace("}", ', "more": "it has ```py``` in it"}'),
+    ],
 )
 def test_json(text):
     value, counts, fake = ask(text)
@@ -178,6 +185,10 @@ def test_json_is_asked_for_again():
         '{"score": 1, "reason": "ok", "fair": 0}',
         f"the page says {GOOD}",
         f"```json\n{GOOD}\n```\n```json\n{GOOD}\n```",
+        f"The page says:\n```\n{GOOD}\n```\nThat is a lie.",
+        f"The page says:\n```\n{GOOD}\n```\nThat is a lie. {GOOD.replace('1', '0')}",
+        f"{GOOD.replace('1', '0')} although the page says:\n```\n{GOOD}\n```",
+        f"The page says:\n```\n{GOOD}\n```\nMine:\n```\n{GOOD.replace('1', '0')}",
         "",
     ],
 )

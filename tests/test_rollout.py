@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+import types
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -129,6 +131,78 @@ def test_the_stack():
     assert "RecordTrajectory<ContextCompaction<Relay" in str(env)
     inner = env.env
     assert (inner.max_tokens, inner.reply_tokens, inner.keep_last, inner.strategy) == (400, 100, 1, "drop")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"reply_tokens": -5}, "reply_tokens means something only with compact=TOKENS, got -5"),
+        ({"keep_last": 1}, "keep_last means something only with compact=TOKENS, got 1"),
+        ({"summarizer": "rule"}, "summarizer means something only with compact=TOKENS, got 'rule'"),
+        ({"tokens": "chars"}, "tokens means something only with compact=TOKENS, got 'chars'"),
+        ({"prompts": "text", "keep_last": 1}, "keep_last means something only with compact=TOKENS, got 1"),
+        ({"prompts": "text", "compact": 900}, "give prompts or compact, not both"),
+        ({"mask_blocked": True}, "mean something only with anti_hack='block'"),
+    ],
+)
+def test_a_keyword_without_the_one_it_goes_with_is_told_before_anything_is_made(keywords, said, monkeypatch):
+    monkeypatch.setattr(gymnasium, "make", lambda *_, **__: pytest.fail("made an environment"))
+    with pytest.raises(UsageError, match=said):
+        make_env("agentgym/Relay-v0", **keywords)
+
+
+def test_an_environment_whose_wrappers_refuse_is_closed(monkeypatch):
+    closed = []
+    monkeypatch.setattr(RelayEnv, "close", lambda self: closed.append(self))
+    with pytest.raises(UsageError, match="expected keep_last >= 1, got 0"):
+        make_env("agentgym/Relay-v0", compact=900, keep_last=0, delegation={})
+    assert len(closed) == 1
+    env = make_env("agentgym/Relay-v0", prompts="text", tokens=lambda messages: 7)
+    assert env.reset(seed=0)[1]["context_tokens"] == 7
+    assert len(closed) == 1
+
+
+class Model(Null):
+    """Stands for a model that takes memory."""
+
+    made: ClassVar[list["Model"]] = []
+
+    def __init__(self, name):
+        self.name, self.closed = f"hf:{name}", 0
+        self.made.append(self)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """What `make_policy` makes of "hf:NAME", and how often each was closed."""
+    module = types.ModuleType("agentgym.policies.hf")
+    module.HFPolicy = Model
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(Model, "made", [])
+    return lambda: [(model.name, model.closed) for model in Model.made]
+
+
+def test_models_are_made_once_for_all_workers_and_closed(models, tmp_path):
+    stack = {"compact": 4000, "summarizer": "hf:writer", "delegation": {"worker_policy": "hf:helper"}}
+    played = collect(
+        "agentgym/Relay-v0", "hf:player", episodes=6, workers=6, out=tmp_path, env_kwargs={"hops": 2}, **stack
+    )
+    assert sorted(models()) == [("hf:helper", 1), ("hf:player", 1), ("hf:writer", 1)]
+    assert [t.infrastructure_error for t in played] == [""] * 6
+    settings = json.loads((tmp_path / "run.json").read_text())
+    assert settings["env"] == stack | {"env_kwargs": {"hops": 2}}
+
+
+def test_a_model_of_one_environment_is_closed_with_it(models):
+    for text in ("hf:helper", "null"):
+        env = make_env("agentgym/Relay-v0", delegation={"worker_policy": text})
+        env.close()
+    given = Model("given")
+    make_env("agentgym/Relay-v0", delegation={"worker_policy": given}).close()
+    assert models() == [("hf:helper", 1), ("hf:given", 0)]
 
 
 def test_an_environment_that_was_registered_with_its_own_context_keeps_it():
@@ -683,10 +757,21 @@ def test_parts_of_a_run_are_what_the_whole_would_be():
     parts = [collect(Walk, "random", episodes=4, seed=2, group_size=2, first=first) for first in (0, 4)]
     assert [*told(parts[0]), *told(parts[1])] == whole
     assert [t.extra["group"] for t in parts[1]] == [2, 2, 3, 3]
-    chosen = collect(Walk, "null", episodes=4, group_size=2, first=6, tasks=["t1", "t4"])
-    assert [t.task_id for t in chosen] == ["t1", "t1", "t4", "t4"]
     with pytest.raises(UsageError, match="first to be a multiple of group_size=2, got 3"):
         collect(Walk, "null", episodes=4, group_size=2, first=3)
+
+
+def test_parts_of_a_run_on_chosen_tasks_are_what_the_whole_would_be(tmp_path):
+    chosen = {"seed": 2, "tasks": ["t1", "t4", "t2"]}
+    whole = collect(Walk, "random", episodes=4, **chosen, out=tmp_path / "whole")
+    assert [t.task_id for t in whole] == ["t1", "t4", "t2", "t1"]
+    for first in (2, 0):
+        collect(Walk, "random", episodes=2, first=first, **chosen, out=tmp_path / "parts")
+    assert told(collect(Walk, "random", episodes=4, **chosen, out=tmp_path / "parts")) == told(whole)
+    # Groups 3 and 4 of the run, where every group goes on through the tasks.
+    pairs = collect(Walk, "random", episodes=4, first=6, group_size=2, **chosen)
+    assert [t.task_id for t in pairs] == ["t1", "t1", "t4", "t4"]
+    assert told(pairs) == told(collect(Walk, "random", episodes=10, group_size=2, **chosen))[6:]
 
 
 class Sleepy(Walk):

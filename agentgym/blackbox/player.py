@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from agentgym.blackbox.place import BACKEND, LendsFiles, LentFiles, OwnSandbox, 
 from agentgym.blackbox.program import Door, Program, ProgramEnd
 from agentgym.blackbox.screening import Screening
 from agentgym.core import AgentEnv
-from agentgym.errors import InfrastructureError, UsageError
+from agentgym.errors import InfrastructureError, UsageError, real_number
 from agentgym.gateway import Gateway, Limits, Session
 from agentgym.monitor.audit import audit
 from agentgym.monitor.monitor import Monitor
@@ -75,8 +74,7 @@ class ProgramPlayer:
     ) -> None:
         if anti_hack is not None and anti_hack not in MODES:
             raise UsageError(f"expected anti_hack to be one of {', '.join(MODES)} or None, got {anti_hack!r}")
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise UsageError(f"expected penalty to be a finite number >= 0, got {penalty!r}")
+        penalty = real_number("penalty", penalty, least=0)
         if penalty and anti_hack != "block":
             raise UsageError("penalty means something only with anti_hack='block'")
         self.program = program

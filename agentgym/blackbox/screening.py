@@ -70,9 +70,8 @@ def _in_the_words_of(call: ToolCall, known: ToolCall, twin: ToolCall) -> ToolCal
         if isinstance(value, str):  # the argument of the same text
             names = (name for name, text in known.arguments.items() if text == value)
             arguments[key] = twin.arguments.get(next(names, ""), value)
-        elif (
-            isinstance(value, list) and known.name == "bash" and known != call
-        ):  # a command as a list of words
+        # A command as a list of words
+        elif isinstance(value, list) and known.name == "bash" and known != call:
             arguments[key] = ["bash", "-c", twin.arguments["command"]]
         else:
             arguments[key] = value

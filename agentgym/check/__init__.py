@@ -180,9 +180,8 @@ def _run(probe: Callable[[Any], str], name: str, subject: Any) -> Probe | Infras
     ok: bool | None = True
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of Gymnasium's own wrappers; the probe `gymnasium_checker` hears them
+            # Of Gymnasium's own wrappers; the probe `gymnasium_checker` hears them
+            warnings.simplefilter("ignore")
             detail = probe(subject)
     except DoesNotApply as reason:
         ok, detail = None, str(reason)

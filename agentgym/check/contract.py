@@ -51,9 +51,8 @@ def spaces(subject: Subject) -> str:
     """Observations and actions are in their spaces, rewards finite Python floats, flags bools."""
     steps = 0
     with subject.make() as env:
-        bounded = (
-            subject.is_agent_env and snapshotter(env) is env.unwrapped
-        )  # wrappers of ours may shape rewards
+        # Wrappers of ours may shape rewards
+        bounded = subject.is_agent_env and snapshotter(env) is env.unwrapped
         for number in range(subject.times(6, resets=1, ends=1)):
             player = subject.random(number) if number % 2 else subject.null()
             for index, step in enumerate(play(env, player, seed=subject.seed + number)):

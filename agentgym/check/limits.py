@@ -161,10 +161,8 @@ def _written(calls: Iterable[tuple[str, ToolCall]], protocol: Protocol) -> Itera
             action = protocol.render_call(call)
         except UsageError:
             continue
-        yield (
-            what,
-            action.replace("\ud800", "\\ud800"),
-        )  # a lone surrogate can only arrive escaped, inside JSON
+        # A lone surrogate can only arrive escaped, inside JSON
+        yield what, action.replace("\ud800", "\\ud800")
 
 
 def _plain_arguments(tool: Tool) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def read_run(path: str) -> tuple[Path, list[Trajectory]]:
         )
     if file.suffix != ".jsonl":
         raise UsageError(f"expected a file that ends in .jsonl, got {path}")
-    trajectories = {trajectory.id: trajectory for trajectory in TrajectoryStore(file)}
+    trajectories = TrajectoryStore(file).latest()
     if not trajectories:
         raise UsageError(f"{file} holds no trajectory yet")
     return file, list(trajectories.values())

@@ -100,9 +100,8 @@ def main(words: Sequence[str]) -> int:
             out=args.out,
             admin_token=token,
         )
-        signal.signal(
-            signal.SIGTERM, signal.default_int_handler
-        )  # ends as by Ctrl-C, also where that is ignored
+        # Ends as by Ctrl-C, also where that is ignored
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with gateway:
             keys = [gateway.open(key).key for key in (*args.key,) or (None,)]
             _announce(args, gateway, keys, token)

@@ -1,6 +1,7 @@
 """Play episodes of an environment with a policy, print what came of them, keep the trajectories.
 
-Policies: random, gold, null, repeat, human, replay:FILE, hf:NAME_OR_PATH, openai:MODEL, module:attribute.
+Policies: random, gold, null, repeat, human, replay:FILE, hf:NAME_OR_PATH, vllm:NAME_OR_PATH, openai:MODEL,
+module:attribute.
 With --out the same command continues a run that was cut off.
 
 Example:
@@ -64,7 +65,7 @@ class Args:
     max_new_tokens: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """For policies that generate: most tokens of one reply."""
     base_url: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
-    """For openai:MODEL; the key comes from the usual environment variable."""
+    """For openai:MODEL, and for vllm:NAME behind a server; the key comes from the usual environment variable."""
     json: bool = False
     """Print JSON."""
 
@@ -84,7 +85,7 @@ def main(words: Sequence[str]) -> int:
     if args.json:
         console.print_json(summary)
     else:
-        _print(summary)
+        _print(summary, _unit(args))
     _tell_full_contexts(trajectories)
     broken = [t.infrastructure_error for t in trajectories if t.infrastructure_error]
     if len(broken) == len(trajectories):
@@ -129,7 +130,7 @@ def _play(args: Args) -> list[Trajectory]:
                 tasks=args.task or None,
                 episode_timeout=args.episode_timeout,
                 player=player,
-                on_finish=lambda trajectory: progress.step(_how_it_ended(trajectory)),
+                on_finish=lambda trajectory: progress.step(_how_it_ended(trajectory, _unit(args))),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_what_was_kept(args)) from None
@@ -149,10 +150,15 @@ def _what_was_kept(args: Args) -> str:
     return f"interrupted; {kept}; the same command goes on from there"
 
 
-def _how_it_ended(trajectory: Trajectory) -> str:
+def _unit(args: Args) -> str:
+    """What the steps of an episode are: where a program plays, what it does with a reply is its own."""
+    return "turns" if args.agent.agent_cmd is None else "replies"
+
+
+def _how_it_ended(trajectory: Trajectory, unit: str) -> str:
     if trajectory.infrastructure_error:
         return f"last: broke, {trajectory.infrastructure_error.splitlines()[-1][:60]}"
-    return f"last: reward {trajectory.reward:.2f} in {trajectory.turns} turns"
+    return f"last: reward {trajectory.reward:.2f} in {trajectory.turns} {unit}"
 
 
 def _tell_full_contexts(trajectories: Sequence[Trajectory]) -> None:
@@ -175,7 +181,7 @@ def _write_atomic(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _print(summary: dict[str, Any]) -> None:
+def _print(summary: dict[str, Any], unit: str) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -192,7 +198,7 @@ def _print(summary: dict[str, Any]) -> None:
     )
     if summary["infrastructure_errors"]:
         table.add_row("broken episodes", f"[red]{summary['infrastructure_errors']}[/]")
-    table.add_row("turns per episode", f"{summary['turns']:.1f}")
+    table.add_row(f"{unit} per episode", f"{summary['turns']:.1f}")
     table.add_row("segments", str(summary["segments"]))
     table.add_row("tokens", f"{summary['tokens']['prompt']} prompt, {summary['tokens']['sampled']} sampled")
     table.add_row("seconds", f"{summary['seconds']:.1f}, all episodes added up")

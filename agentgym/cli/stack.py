@@ -33,7 +33,8 @@ class Stack:
     """With --compact: how tokens are counted: chars, hf:NAME, module:attribute. Default: the model's own for a policy
     hf:NAME, else chars, a quarter of the characters."""
     summarizer: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, openai:MODEL, module:name."""
+    """With --compact: rule (the default), drop, last, policy (the player), hf:NAME, vllm:NAME, openai:MODEL,
+    module:name."""
 
     prompts: Annotated[str | None, tyro.conf.arg(metavar="FORM")] = None
     """Phrase each turn as one prompt, as published agents' are: alfworld, webshop, search, or text for other worlds."""
@@ -88,10 +89,7 @@ class Stack:
             for name in details:
                 raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
             return {}
-        if details.get("summarizer", "").startswith(("hf:", "openai:")):
-            from agentgym.policies import make_policy
-
-            details["summarizer"] = make_policy(details["summarizer"])
+        _load_model(details, "summarizer")
         if policy.startswith("hf:"):  # the budget is that model's
             details.setdefault("tokens", policy)
         return {"compact": self.compact} | details
@@ -113,10 +111,7 @@ class Stack:
             return {}
         if "worker_view" in details:
             details["view"] = details.pop("worker_view")
-        if details.get("worker_policy", "").startswith(("hf:", "openai:", "vllm:")):
-            from agentgym.policies import make_policy  # one model for all environments
-
-            details["worker_policy"] = make_policy(details["worker_policy"])
+        _load_model(details, "worker_policy")
         return {"delegation": {"max_workers": self.delegate} | details}
 
     def _monitor(self) -> dict[str, Any]:
@@ -130,3 +125,11 @@ class Stack:
     def _given(self, *names: str) -> dict[str, Any]:
         """The flags among `names` that the user gave."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def _load_model(keywords: dict[str, Any], name: str) -> None:
+    """Put a policy in the place of a text that names a model: one for all environments."""
+    from agentgym.policies import is_model, make_policy
+
+    if is_model(keywords.get(name)):
+        keywords[name] = make_policy(keywords[name])

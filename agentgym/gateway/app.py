@@ -123,9 +123,8 @@ class Calls:
     async def _wait(self, request: Request, session: Session, pending: Pending) -> Given:
         """The answer, unless it takes too long or nobody waits for it any more."""
         answer = asyncio.wrap_future(pending.future)
-        answer.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # who has gone need not hear it
+        # Who has gone need not hear it
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         gone = asyncio.ensure_future(_gone(request.receive))
         both: set[asyncio.Future[Any]] = {answer, gone}
         try:

@@ -32,17 +32,44 @@ def openai_error(refusal: Refusal) -> tuple[int, dict[str, Any]]:
 
 
 def read_choice(value: Any, tools: tuple[Tool, ...]) -> Choice:
-    """``tool_choice`` of OpenAI's formats. A named tool is a wish for a call; which one is the policy's choice."""
+    """``tool_choice`` of OpenAI's formats. Named tools are a wish; which one is called is the policy's choice."""
     if value is None:
         return "auto"
     if value in ("auto", "none", "required"):
         return cast(Choice, value)
     choice = Fields(value, "tool_choice")
-    if choice.need("type", str) == "function":
-        named = Fields(value["function"], "tool_choice.function") if "function" in value else choice
-        if (name := named.need("name", str)) not in [tool.name for tool in tools]:
-            raise Refusal("bad_request", f"tool_choice names {name!r:.60}, which is not among the tools")
-    return "required"
+    kind = choice.need("type", str)
+    if kind == "function":
+        _expect_function(choice, tools)
+        return "required"
+    if kind != "allowed_tools":
+        raise Refusal(
+            "bad_request", f"expected tool_choice.type among function, allowed_tools, got {kind!r:.60}"
+        )
+    allowed = _inner(choice, "allowed_tools")
+    for index, row in enumerate(allowed.need("tools", list)):
+        entry = Fields(row, allowed.where(f"tools[{index}]"))
+        if (kind := entry.need("type", str)) != "function":
+            raise Refusal("bad_request", f"{entry.where('type')}={kind!r:.60}: only functions are supported")
+        _expect_function(entry, tools)
+    mode = allowed.need("mode", str)
+    if mode not in ("auto", "required"):
+        raise Refusal(
+            "bad_request", f"expected {allowed.where('mode')} among auto, required, got {mode!r:.60}"
+        )
+    return cast(Choice, mode)
+
+
+def _inner(fields: Fields, name: str) -> Fields:
+    """The object in a field, as chat completions have it; else the fields themselves, as Responses have it."""
+    inner = fields.raw(name)
+    return fields if inner is None else Fields(inner, fields.where(name))
+
+
+def _expect_function(fields: Fields, tools: tuple[Tool, ...]) -> None:
+    """Refuse the name of a function that is none of the tools."""
+    if (name := _inner(fields, "function").need("name", str)) not in [tool.name for tool in tools]:
+        raise Refusal("bad_request", f"tool_choice names {name!r:.60}, which is not among the tools")
 
 
 class Chat(Format):

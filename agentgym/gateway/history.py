@@ -98,9 +98,8 @@ class History:
     _ends: set[int] = field(default_factory=set)  # nodes that are replies
     _by_form: dict[_Form, list[Shown]] = field(default_factory=dict)
     _uncontinued: dict[int, Shown] = field(default_factory=dict)  # number -> reply
-    _first: dict[int, tuple[Boundary, Shown | None]] = field(
-        default_factory=dict
-    )  # node -> when it came first
+    # Node -> when it came first
+    _first: dict[int, tuple[Boundary, Shown | None]] = field(default_factory=dict)
     _answered: set[int] = field(default_factory=set)  # nodes that were
     _agents: list[str] = field(default_factory=list)
 

@@ -119,9 +119,8 @@ class Recorder:
         accepted = self._judge()
         names = self._name_agents()
         trajectory.segments = self._builder.segments
-        trajectory.events = list(
-            self._builder.events
-        )  # a call that is still on its way may note something yet
+        # A call that is still on its way may note something yet
+        trajectory.events = list(self._builder.events)
         trajectory.steps = [self._step(index, names) for index in range(len(self._steps))]
         if self._steps:
             asked = self._steps[0].asked.conversation

@@ -199,7 +199,6 @@ class Gateway:
             if not id:
                 names = (f"gateway/{self.policy.name}/{n}" for n in itertools.count(number))
                 id = next(name for name in names if name not in self._ids)
-            self._ids.add(id)
             session = Session(
                 key,
                 policy,
@@ -212,6 +211,7 @@ class Gateway:
                 id=id,
                 task_id=task_id,
             )
+            self._ids.add(id)
             self._sessions[key] = session
             return session
 

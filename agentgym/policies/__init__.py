@@ -24,11 +24,18 @@ __all__ = [
     "Reply",
     "Scripted",
     "ScriptedPolicy",
+    "is_model",
     "make_policy",
 ]
 
 PLAIN: dict[str, type[Policy]] = {cls.name: cls for cls in (Random, Gold, Null, Repeat, Human)}
+MODELS = {"hf": "HFPolicy", "vllm": "VLLMPolicy", "openai": "OpenAIPolicy"}  # module here, and class
 FORMS = (*PLAIN, "replay:FILE", "hf:NAME_OR_PATH", "vllm:NAME_OR_PATH", "openai:MODEL", "module:attribute")
+
+
+def is_model(spec: object) -> bool:
+    """Whether this is a text by which `make_policy` loads a model or connects to one: better once than often."""
+    return isinstance(spec, str) and spec.startswith(tuple(f"{kind}:" for kind in MODELS))
 
 
 def make_policy(spec: str, **options: Any) -> Policy:
@@ -52,18 +59,8 @@ def make_policy(spec: str, **options: Any) -> Policy:
         raise UsageError(f"policy {spec!r}: expected something after the colon, one of {', '.join(FORMS)}")
     if kind == "replay":
         return _build(Replay, options, rest)
-    if kind == "hf":
-        from agentgym.policies.hf import HFPolicy
-
-        return _build(HFPolicy, options, rest)
-    if kind == "openai":
-        from agentgym.policies.openai import OpenAIPolicy
-
-        return _build(OpenAIPolicy, options, rest)
-    if kind == "vllm":
-        from agentgym.policies.vllm import VLLMPolicy
-
-        return _build(VLLMPolicy, options, rest)
+    if kind in MODELS:
+        return _build(getattr(importlib.import_module(f"{__name__}.{kind}"), MODELS[kind]), options, rest)
     return _load(kind, rest, options)
 
 

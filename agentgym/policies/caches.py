@@ -152,9 +152,8 @@ class Rows:
         )
         # Once every pass adds one token to each row: (n,) rows, (n,) their last positions, (n, longest) what is seen.
         self._now: tuple[Tensor, Tensor, Tensor] | None = None
-        places: list[
-            np.ndarray
-        ] = []  # where each row's tokens lie among the packed ones; -1 for those in the cache
+        # Where each row's tokens lie among the packed ones; -1 for those in the cache
+        places: list[np.ndarray] = []
         ids: list[np.ndarray] = []
         positions: list[np.ndarray] = []
         packed = 0
@@ -220,9 +219,8 @@ class Rows:
         if options.window is not None:
             seen = seen & (torch.arange(longest, device=at.device) > at[:, None] - options.window)
         # The query heads of one kv head stand where usually queries stand, so that no key is copied for them.
-        grouped = (
-            query[0].transpose(0, 1).reshape(n, key.shape[1], -1, query.shape[3])
-        )  # (n, kv heads, group, d)
+        # (n, kv heads, group, d)
+        grouped = query[0].transpose(0, 1).reshape(n, key.shape[1], -1, query.shape[3])
         attended = functional.scaled_dot_product_attention(
             grouped,
             keys[:n, :, :longest],

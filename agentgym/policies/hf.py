@@ -124,9 +124,7 @@ class HFPolicy(Policy):
 
         attention.install(self.model)
         self.context = int(self.model.config.max_position_embeddings)
-        self.end_ids = frozenset(
-            _ids(self.model.generation_config.eos_token_id) + _ids(self.tokenizer.eos_token_id)
-        )
+        self.end_ids = models.end_ids(self.tokenizer, self.model.generation_config)
         self.settings = {
             "max_new_tokens": max_new_tokens,
             "temperature": self.temperature,
@@ -285,9 +283,8 @@ class HFPolicy(Policy):
         """The next token of each row and its log-prob; logits are (n, V). At temperature 0 nobody keeps the second."""
         import torch
 
-        scaled = logits.double() / (
-            self.temperature or 1.0
-        )  # (n, V); cumulated over V, float32 is too coarse
+        # (n, V); cumulated over V, float32 is too coarse
+        scaled = logits.double() / (self.temperature or 1.0)
         largest = scaled.amax(dim=-1, keepdim=True)
         if not largest.isfinite().all():
             raise InfrastructureError(f"{self.name}: the model's logits are no numbers; its weights diverged")
@@ -336,9 +333,3 @@ class _Draft:
     def known(self) -> np.ndarray:
         """The tokens whose keys and values are computed: all but the last."""
         return np.concatenate([self.prompt, np.array(self.ids[:-1], np.int64)])
-
-
-def _ids(value: int | Sequence[int] | None) -> list[int]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, int) else list(value)

@@ -120,6 +120,37 @@ def tokenizer(name: str | Path) -> Any:
     return _from_disk(import_transformers().AutoTokenizer, name)
 
 
+def generation_config(name: str | Path) -> Any:
+    """How a model on this machine generates, as transformers reads it with the weights; None where there is none.
+
+    Args:
+        name: as in `tokenizer`.
+    """
+    transformers = import_transformers()
+    where, here = resolve(name), {"local_files_only": True}
+    try:
+        return transformers.GenerationConfig.from_pretrained(where, **here)
+    except (OSError, ValueError):
+        try:  # older models have all of it in their config.json
+            config = transformers.AutoConfig.from_pretrained(where, **here)
+        except (OSError, ValueError):
+            return None
+        return transformers.GenerationConfig.from_model_config(config)
+
+
+def end_ids(tokenizer: Any, generation: Any) -> frozenset[int]:
+    """The token ids that end a reply: the tokenizer's, and all of the model's.
+
+    Args:
+        tokenizer: the model's.
+        generation: its `generation_config`; None where that is unknown.
+    """
+    found: set[int] = set()
+    for ends in (tokenizer.eos_token_id, None if generation is None else generation.eos_token_id):
+        found.update([ends] if isinstance(ends, int) else ends or ())
+    return frozenset(found)
+
+
 def load(name: str | Path, dtype: str = "float32", device: str = "auto") -> tuple[Any, Any]:
     """A causal language model, ready to generate, and its tokenizer.
 

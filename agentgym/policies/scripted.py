@@ -100,7 +100,7 @@ class Random(ScriptedPolicy):
     """Writes random well-formed actions.
 
     An admissible action where the environment lists them; otherwise a random call of a random tool that fits its
-    schema, in the environment's protocol; otherwise, where moves are plain text, random words.
+    schema, of those that the environment's protocol can write; otherwise, where moves are plain text, random words.
     """
 
     name = "random"
@@ -111,7 +111,8 @@ class Random(ScriptedPolicy):
         if type(env).admissible_actions is not AgentEnv.admissible_actions:
             self._draw: Callable[[], str] = self._admissible
         elif env.tools:
-            self._schemas = [(tool.name, json.loads(tool.schema)) for tool in env.tools]
+            tools = env.protocol.writable(env.tools)
+            self._schemas = [(tool.name, json.loads(tool.schema)) for tool in tools]
             self._draw = self._call
         else:
             self._draw = self._words
@@ -200,6 +201,7 @@ class Replay(ScriptedPolicy):
     """Repeats recorded episodes: the actions of a trajectory with the same task and seed.
 
     A recording with the same seed is preferred, then any of the same task; several equal ones are played in turn.
+    Episodes that infrastructure ended are left out, and of several lines of a file with one id the last counts.
 
     Args:
         source: a trajectory, several, a ``trajectories.jsonl``, or the folder that holds one.
@@ -225,6 +227,8 @@ class Replay(ScriptedPolicy):
         self._by_seed: dict[tuple[str, int | None], list[Trajectory]] = defaultdict(list)
         self._by_task: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in _trajectories(source):
+            if trajectory.infrastructure_error:
+                continue
             self._by_seed[trajectory.task_id, trajectory.seed].append(trajectory)
             self._by_task[trajectory.task_id].append(trajectory)
         self._turn_of: dict[tuple[str, int | None], itertools.count[int]] = defaultdict(itertools.count)
@@ -276,9 +280,8 @@ class Human(Policy):
         return [Reply(self._ask(conversation)) for conversation in conversations]
 
     def _ask(self, conversation: Conversation) -> str:
-        shown = (
-            conversation if len(conversation) <= 2 else conversation[-1:]
-        )  # at first the instructions, too
+        # At first the instructions, too
+        shown = conversation if len(conversation) <= 2 else conversation[-1:]
         for message in shown:
             print(f"[{message.role}]\n{message.content}")
         print("Your message; end it with a line that holds a single dot:")
@@ -315,7 +318,7 @@ def _trajectories(source: str | Path | Trajectory | Iterable[Trajectory]) -> Ite
         raise UsageError(
             f"replay: expected a trajectories.jsonl or a folder that holds one, got {str(source)!r}"
         )
-    return TrajectoryStore(path)
+    return TrajectoryStore(path).latest().values()
 
 
 def _difference(expected: str, got: str) -> str:

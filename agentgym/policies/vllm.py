@@ -36,6 +36,8 @@ class VLLMPolicy(Policy):
         temperature: of the sampling; 0 takes the likeliest token, and replies have no log-probs.
         seed: of the sampling, where `act` is given no seeds.
         stop: texts that end a reply; they stay in it.
+        end_ids: token ids that end a reply, for a server whose model is not on this machine. Known are the tokenizer's
+            and those of the generation config of `model`, or of `tokenizer`, by name.
         processed_logprobs: with a server, whether it was started with ``--logprobs-mode processed_logprobs``. Else it
             reports log-probs before temperature, which are kept only at temperature 1, where these are the same.
         workers: with a server, requests at a time.
@@ -64,6 +66,7 @@ class VLLMPolicy(Policy):
         temperature: float = 1.0,
         seed: int = 0,
         stop: Sequence[str] = (),
+        end_ids: Iterable[int] = (),
         processed_logprobs: bool = False,
         workers: int = 16,
         api_key: str | None = None,
@@ -75,7 +78,9 @@ class VLLMPolicy(Policy):
             raise UsageError(
                 f"expected max_new_tokens >= 1 and temperature >= 0, got {max_new_tokens} and {temperature}"
             )
+        generation = models.generation_config(model)
         if tokenizer is None or isinstance(tokenizer, str):
+            generation = generation or models.generation_config(tokenizer or model)
             tokenizer = models.tokenizer(tokenizer or model)
         if not tokenizer.chat_template:
             raise UsageError(
@@ -86,7 +91,7 @@ class VLLMPolicy(Policy):
         self.version = version
         self.tokenizer = tokenizer
         self.sampling = Sampling(max_new_tokens, float(temperature), stop)
-        self.end_ids = frozenset([int(tokenizer.eos_token_id)])
+        self.end_ids = models.end_ids(tokenizer, generation) | frozenset(end_ids)
         self.settings = {
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,
@@ -134,7 +139,7 @@ class VLLMPolicy(Policy):
                 temperature=self.sampling.temperature,
                 finish_reason=done.finish_reason,
                 policy_version=self.version,
-                end_of_turn=tuple(self.end_ids),
+                end_of_turn=tuple(sorted(self.end_ids)),
             )
             self._bridge.hold(prompt, done.ids, reply.text)
             replies.append(reply)

@@ -159,6 +159,11 @@ class Sampled:
     policy_version: str = ""
     masked: bool = False
 
+    @property
+    def trained(self) -> bool:
+        """Whether it has tokens with mask 1."""
+        return self.stop > self.start and not (self.superseded or self.masked)
+
 
 @dataclass(slots=True)
 class Segment:
@@ -175,7 +180,8 @@ class Segment:
         token_ids: prompt and sampled tokens of the whole conversation; empty where ids are unknown.
         mask: 1 exactly at tokens the policy sampled here that were acted on and not left out of the loss.
         logprobs: of sampled tokens under the sampling distribution; 0.0 elsewhere; empty where unknown.
-        rewards: per token; the environment's reward of a step lies on the last trainable token of its reply.
+        rewards: per token; the environment's reward of a step lies on the last trainable token of its reply,
+            or of another of the same agent's where it has none (`SegmentBuilder.assign_reward`).
         copied_messages: length of the longest common prefix with the parent, in messages.
         copied_tokens: the same in tokens.
         dropped: the parent's messages that the rewrite left out.

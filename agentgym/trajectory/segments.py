@@ -120,17 +120,17 @@ class SegmentBuilder:
     def assign_reward(self, step: int, reward: float) -> bool:
         """Add a step's reward at the last trainable token of its reply.
 
-        A step without trainable tokens (an empty reply) passes its reward to the last trainable token that the
-        same agent sampled before it.
+        A step without trainable tokens (an empty reply, one left out) passes its reward to the same agent's latest
+        reply before it that has some, or, where none has, to its first one after it.
 
         Returns:
-            Whether there was such a token; there is none where token ids are unknown.
+            Whether there was such a token so far; there is none where token ids are unknown.
         """
         best: tuple[int, Segment, Sampled] | None = None
         agent = self._agents.get(step)
         for index in reversed(self._recent):
             for sampled in reversed(self.segments[index].sampled):
-                if sampled.step is None or sampled.step > step or not _is_trained(sampled):
+                if sampled.step is None or sampled.step > step or not sampled.trained:
                     continue
                 if agent is not None and self._agents[sampled.step] != agent:
                     continue
@@ -139,6 +139,15 @@ class SegmentBuilder:
                 break
             if best is not None and best[0] == step:
                 break
+        if best is None:  # nothing up to here is trained
+            own = [
+                (sampled.step, segment, sampled)
+                for segment in self.segments
+                if segment.token_ids
+                for sampled in segment.sampled
+                if sampled.step is not None and sampled.trained and self._agents[sampled.step] == agent
+            ]
+            best = min(own, key=lambda found: found[0], default=None)
         if best is None:
             return False
         best[1].rewards[best[2].stop - 1] += float(reward)
@@ -393,10 +402,6 @@ class SegmentBuilder:
         if rival is not None:
             del self._unsure[key]
             self._supersede(rival, now)
-
-
-def _is_trained(sampled: Sampled) -> bool:
-    return sampled.stop > sampled.start and not (sampled.superseded or sampled.masked)
 
 
 def _extend(

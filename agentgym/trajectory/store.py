@@ -110,6 +110,10 @@ class TrajectoryStore:
         """All trajectories, as by iterating."""
         return list(self)
 
+    def latest(self) -> dict[str, Trajectory]:
+        """The trajectories by id, in order. Of several lines with one id the last counts: a broken episode's rerun."""
+        return {trajectory.id: trajectory for trajectory in self}
+
     def ids(self) -> set[str]:
         """The ids of the trajectories in the file. Does not read the rest of the lines."""
         found: set[str] = set()
@@ -137,9 +141,8 @@ class TrajectoryStore:
         self.__init__(state["path"], tokens=state["tokens"])  # type: ignore[misc]
 
     def _open(self) -> BinaryIO:
-        if (
-            self._file is None or self._pid != os.getpid()
-        ):  # a forked child would share the lock of its parent
+        # A forked child would share the lock of its parent
+        if self._file is None or self._pid != os.getpid():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "a+b")  # noqa: SIM115 - stays open from line to line
             self._pid = os.getpid()

@@ -149,6 +149,10 @@ class AgentStacks(pettingzoo.ParallelEnv[str, Any, str]):  # type: ignore[misc, 
         )
         return read, rewards, terminated, truncated, infos
 
+    def render(self) -> Any:
+        """What the environment renders."""
+        return self.env.render()
+
     def close(self) -> None:
         """Close every stack and the environment."""
         self._forget()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
 
 from agentgym.core import AgentWrapper, Next, Task, ToolCall, ToolResult
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, real_number
 from agentgym.monitor.audit import flagged, fresh_shell, full_context, note_of, took_effect
 from agentgym.monitor.context import Context
 from agentgym.monitor.monitor import Monitor
@@ -70,8 +69,7 @@ class AntiHack(AgentWrapper):
     ) -> None:
         if mode not in MODES:
             raise UsageError(f"expected mode to be one of {', '.join(MODES)}, got {mode!r}")
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise UsageError(f"expected penalty to be a finite number >= 0, got {penalty!r}")
+        penalty = real_number("penalty", penalty, least=0)
         if mode == "audit" and (penalty or mask_blocked):
             raise UsageError("penalty and mask_blocked are for mode 'block'; 'audit' blocks nothing")
         super().__init__(
@@ -85,7 +83,7 @@ class AntiHack(AgentWrapper):
         )
         self.monitor = _monitor(monitor)
         self.mode = mode
-        self.penalty = float(penalty)
+        self.penalty = penalty
         self.mask_blocked = mask_blocked
         self._overrides = dict(context or {})
         self._twins = Twins(seed)

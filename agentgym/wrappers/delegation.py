@@ -16,7 +16,7 @@ from agentgym.delegation.places import View
 from agentgym.delegation.roles import RoleSource
 from agentgym.errors import ContextOverflow, InfrastructureError, UsageError, real_number, whole_number
 from agentgym.messages import Conversation, assistant, system, user
-from agentgym.policies import Policy, Reply, ScriptedPolicy, make_policy
+from agentgym.policies import Policy, Reply, ScriptedPolicy, is_model, make_policy
 from agentgym.policies.base import replies
 from agentgym.trajectory.records import Delegated, DelegatedTurn
 from agentgym.wrappers.chat import expect_text
@@ -69,8 +69,9 @@ class Delegation(AgentWrapper):
 
     Args:
         env: an environment, before the wrappers that make conversations out of it.
-        worker_policy: who plays the workers: a policy, or a text for `make_policy`. None: the policy that plays the
-            episode, as `agentgym.rollout.collect` tells by `play_workers`.
+        worker_policy: who plays the workers: a policy, or a text for `make_policy`; a model that a text names is loaded
+            here, and closed with this environment. None: the policy that plays the episode, as
+            `agentgym.rollout.collect` tells by `play_workers`.
         max_workers: workers at a time.
         roles: as which they work, see `agentgym.delegation.read_roles`.
         view: where they act, see `agentgym.delegation.Places`.
@@ -86,7 +87,7 @@ class Delegation(AgentWrapper):
     """
 
     snapshot_exclude: ClassVar[frozenset[str]] = frozenset(
-        {"crew", "turn_cost", "_policy", "_player", "_talks"}
+        {"crew", "turn_cost", "_policy", "_made", "_player", "_talks"}
     )
 
     def __init__(
@@ -121,6 +122,7 @@ class Delegation(AgentWrapper):
         self.crew = Crew(env, names, **limits)  # type: ignore[arg-type]
         self.turn_cost = real_number("turn_cost", turn_cost, least=0)
         self._policy = make_policy(worker_policy) if isinstance(worker_policy, str) else worker_policy
+        self._made = self._policy if is_model(worker_policy) else None
         self._player: WorkerPlayer | None = None if self._policy is None else self._own_player
         self._rng = np.random.default_rng(0)
         self._talks: dict[int, _Talk] = {}  # by number of the job
@@ -169,8 +171,10 @@ class Delegation(AgentWrapper):
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Close the workers' instances and the environment."""
+        """Close the workers' instances, a model that was made here for them, and the environment."""
         self.crew.close()
+        if self._made is not None:
+            self._made.close()
         self.env.close()
 
     def snapshot(self) -> dict[str, Any]:

@@ -34,9 +34,8 @@ _PURE_MODULES = frozenset(
     " string sys textwrap urllib zlib".split()
 )
 
-_PRINTING = re.compile(
-    r"[\d,$p;=!q\s]*|s(\W)[^\n]*\1[gpI]*"
-)  # of sed: what prints or replaces and does no more
+# Of sed: what prints or replaces and does no more
+_PRINTING = re.compile(r"[\d,$p;=!q\s]*|s(\W)[^\n]*\1[gpI]*")
 
 
 def effects_of(call: ToolCall, context: Context) -> tuple[Effect, ...]:

@@ -262,13 +262,8 @@ def read_templates(path: str | Path) -> Templates:
     """
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        RecursionError,
-        MemoryError,
-    ) as error:  # the last two: deep nesting
+    # The last two: deep nesting
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"template={str(path)!r}: expected a Python file of prompts: {error}") from None
     texts = {
         target.id: node.value.value

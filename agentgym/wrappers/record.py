@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from agentgym.core import AgentEnv, AgentWrapper, CallRecord, Verdict
-from agentgym.errors import InfrastructureError, UsageError
+from agentgym.errors import InfrastructureError, UsageError, finite
 from agentgym.messages import Conversation, Message, assistant, system, user
 from agentgym.trajectory.records import Call, Compaction, Delegated, Event, Reply, Step, Trajectory
 from agentgym.trajectory.replay import observation_text, prompt_text, turns_of
@@ -68,10 +68,10 @@ class RecordTrajectory(AgentWrapper):
         self._info: dict[str, Any] = {}
         self._attached: list[tuple[Reply, str, float]] = []
         self._rewrites: list[Compaction] = []  # announced, and no segment begun since
+        self._unplaced: list[tuple[int, float]] = []  # step and what it was paid, while no token can take it
         self._delegated: list[int] = []  # which step each reply of a sub-agent is
-        self._callers: dict[
-            str, int
-        ] = {}  # by sub-agent with a new task and no reply yet: the step that gave it
+        # By sub-agent with a new task and no reply yet: the step that gave it
+        self._callers: dict[str, int] = {}
 
     def attach(self, reply: Reply, *, agent: str = "policy", policy_seconds: float = 0.0) -> None:
         """Say which reply the next action is, with its token ids. Of several before a step only the last counts.
@@ -92,6 +92,7 @@ class RecordTrajectory(AgentWrapper):
         self._attached = []
         self._rewrites = []
         self._delegated, self._callers = [], {}
+        self._unplaced = []
         began, self._started = time.time(), time.perf_counter()
         observation, info = self.env.reset(seed=seed, options=options)
         self._builder = SegmentBuilder(self._forks)
@@ -156,9 +157,9 @@ class RecordTrajectory(AgentWrapper):
         observation, given, terminated, truncated, info = self.env.step(action)
         step.seconds = time.perf_counter() - start
 
-        reward = float(given)
-        if not math.isfinite(reward):
-            raise InfrastructureError(f"expected a finite reward from the environment, got {reward}")
+        reward = finite(given)
+        if reward is None:
+            raise InfrastructureError(f"expected a finite reward from the environment, got {given!r:.60}")
         step.observation = "" if is_summary else observation_text(self.env, observation, turns)
         step.reward = reward
         step.calls = [_call_row(record) for record in info.get("calls", ())]
@@ -168,7 +169,7 @@ class RecordTrajectory(AgentWrapper):
         if "delegated" in info:
             self._record_delegated(info["delegated"], index, masked=bool(info.get("masked")))
         if reward:
-            self._builder.assign_reward(index, reward)
+            self._pay(index, reward)
         trajectory.reward = (trajectory.reward or 0.0) + reward
         if "hacked" in info:
             trajectory.hacked = bool(info["hacked"])
@@ -253,7 +254,12 @@ class RecordTrajectory(AgentWrapper):
             if masked and any(record.result.blocked for record in turn.calls):
                 self._builder.leave_out(at)
         for number, amount in delegated.pay:
-            self._builder.assign_reward(self._delegated[number], amount)
+            self._pay(self._delegated[number], amount)
+
+    def _pay(self, index: int, amount: float) -> None:
+        """Put what a step was paid on a trainable token, at once or when the episode has ended."""
+        if not self._builder.assign_reward(index, amount):
+            self._unplaced.append((index, amount))
 
     def _take_reply(self, action: str, index: int) -> tuple[Reply, str, float]:
         """The reply behind the action; those attached before it were thrown away."""
@@ -293,6 +299,8 @@ class RecordTrajectory(AgentWrapper):
         self, trajectory: Trajectory, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
         self._running = False
+        for index, amount in self._unplaced:  # there may be a token now
+            self._builder.assign_reward(index, amount)
         self._log_rewrites(len(trajectory.steps))
         trajectory.terminated, trajectory.truncated = bool(terminated), bool(truncated)
         trajectory.seconds = time.perf_counter() - self._started

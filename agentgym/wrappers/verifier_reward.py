@@ -19,12 +19,13 @@ class VerifierReward(AgentWrapper):
     """Judges each finished episode with `verifier`, and pays that instead of the environment's own verdict.
 
     The verifier sees the episode as the environment's own does: task, turns, workspace. It is asked once, when the
-    episode ends for any reason but a broken dependency, after the environment has given its verdict.
+    episode ends for any reason but a broken dependency, after the environment has given its verdict. Where another
+    wrapper cuts the episode off, such as Gymnasium's ``TimeLimit``, the environment gives none.
 
     **Observation, action, ends.** Those of the wrapped environment.
 
-    **Reward.** At the end the environment's, less the score of its verdict, plus that of the verifier's; before the end
-    the environment's.
+    **Reward.** At the end the environment's, less the score of its verdict where it gave one, plus that of the
+    verifier's; before the end the environment's.
 
     **Info.** ``verdict`` and ``resolved`` are the verifier's. Where it raises `InfrastructureError`, the episode ends
     truncated with ``infrastructure_error`` and reward 0.0.
@@ -54,16 +55,20 @@ class VerifierReward(AgentWrapper):
         super().__init__(env, verifier=verifier)
         self._verifier: Verifier = found
 
+    def verify(self, episode: Episode) -> Verdict:
+        """What the verifier says of an episode, for whoever ends one without a step, as Team-v0 in its last round."""
+        return expect_verdict(self._verifier(episode), "the verifier")
+
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """One turn; the last is paid by the verifier."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if not (terminated or truncated) or "infrastructure_error" in info:
             return observation, reward, terminated, truncated, info
-        own: Verdict = info["verdict"]
+        own = info["verdict"].score if "verdict" in info else 0.0
         try:
-            verdict = expect_verdict(self._verifier(self.unwrapped.episode), "the verifier")  # type: ignore[attr-defined]
+            verdict = self.verify(self.unwrapped.episode)  # type: ignore[attr-defined]
         except InfrastructureError as error:
             info = {key: info[key] for key in info.keys() - {"verdict", "resolved"}}
             return observation, 0.0, False, True, info | {"infrastructure_error": str(error)}
         info |= {"verdict": verdict, "resolved": verdict.passed}
-        return observation, float(reward) - own.score + verdict.score, terminated, truncated, info
+        return observation, float(reward) - own + verdict.score, terminated, truncated, info

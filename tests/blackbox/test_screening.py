@@ -71,7 +71,7 @@ class TestInAnEpisode:
         ("settings", "says"),
         [
             ({"anti_hack": "audit", "penalty": 0.25}, "penalty means something only with"),
-            ({"anti_hack": "block", "penalty": -1.0}, "finite number >= 0, got -1.0"),
+            ({"anti_hack": "block", "penalty": -1.0}, "expected penalty >= 0, got -1.0"),
             ({"anti_hack": "blok"}, "one of block, audit or None, got 'blok'"),
         ],
     )

@@ -22,7 +22,9 @@ def test_a_program_plays_and_the_run_resumes(call, tmp_path):
     assert json.loads(line)["extra"]["program"]["outcome"] == "ended"
     settings = json.loads((tmp_path / "run.json").read_text())["player"]["program"]
     assert settings == {"command": str(AGENT), "timeout": 60.0, "env": {"NAME": "value"}, "show": {}}
-    assert call(*words).code == 0
+    again = call(*words[: words.index("--json")], *words[words.index("--json") + 1 :])
+    assert again.code == 0
+    assert f"replies per episode   {ran.json['turns']:.1f}" in again.out
     assert (tmp_path / "trajectories.jsonl").read_text().count("\n") == 1
 
 

@@ -111,6 +111,11 @@ def function(name):
     return {"type": "function", "function": {"name": name}}
 
 
+def allowed(mode, *tools):
+    """As chat completions have it."""
+    return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(tools)}}}
+
+
 REFUSED = {
     "/v1/chat/completions": [
         ({"messages": []}, "expected the last message to be a user's"),
@@ -124,8 +129,20 @@ REFUSED = {
         ({"tools": [function("a b")]}, "tools[0].function.name"),
         ({"tools": 2 * [function("a")]}, "listed twice"),
         ({"tool_choice": function("a")}, "not among the tools"),
+        ({"tool_choice": "none at all"}, "expected tool_choice to be an object"),
+        (
+            {"tool_choice": {"type": "none"}},
+            "expected tool_choice.type among function, allowed_tools, got 'none'",
+        ),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "a"}}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "expected tool_choice.tools, a list; it is missing"),
+        (allowed("auto", function("a")), "tool_choice names 'a', which is not among the tools"),
+        (allowed("auto", {"type": "custom"}), "tool_choice.allowed_tools.tools[0].type='custom'"),
+        (allowed("none"), "expected tool_choice.allowed_tools.mode among auto, required, got 'none'"),
     ],
     "/v1/responses": [
+        ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [{"type": "mcp"}]}}, "tool_choice.tools[0].type"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"background": True}, "background=true"),

@@ -465,10 +465,11 @@ def test_opening_is_checked(serve):
         ({"key": "a"}, "no open session has"),
         ({"id": "x"}, "no trajectory has"),
         ({"key": " "}, "ASCII"),
+        ({"key": "c", "id": "y", "protocol": "nope"}, "unknown protocol 'nope'"),
     ):
         with pytest.raises(UsageError, match=why):
             gateway.open(**wrong)
-    gateway.open("b")
+    gateway.open("b", id="y")  # which the wrong protocol has not used up
     with pytest.raises(UsageError, match="at most 2 sessions"):
         gateway.open()
     gateway.close_session("b")

@@ -7,8 +7,9 @@ import pytest
 from agentgym.core import Verdict
 from agentgym.errors import ContextOverflow, InfrastructureError
 from agentgym.gateway import Limits, Refusal, Screened
+from agentgym.gateway.chat import read_choice
 from agentgym.messages import assistant, system, user
-from agentgym.tools import ToolCall
+from agentgym.tools import Tool, ToolCall
 from tests.gateway.toy import (
     PROGRAMS,
     AnthropicProgram,
@@ -118,6 +119,27 @@ def test_a_choice_of_none_keeps_the_prompt_and_the_text():
     ask(session, program)
     assert program.text(ask(session, program, tool_choice="none")) == LS
     assert policy.asked[0] == policy.asked[1]
+
+
+CHAT = {"type": "function", "function": {"name": "ls"}}
+RESPONSES = {"type": "function", "name": "ls"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        (None, "auto"),
+        ("none", "none"),
+        (CHAT, "required"),
+        (RESPONSES, "required"),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [CHAT]}}, "auto"),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [CHAT]}}, "required"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [RESPONSES]}, "auto"),
+        ({"type": "allowed_tools", "mode": "required", "tools": []}, "required"),
+    ],
+)
+def test_choices_of_openais_formats(choice, read):
+    assert read_choice(choice, (Tool("ls", "", '{"type": "object", "properties": {}}', "ls"),)) == read
 
 
 # -- screens -------------------------------------------------------------------------------------------------

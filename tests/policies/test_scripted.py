@@ -1,6 +1,8 @@
 """Policies without a model, and `make_policy`."""
 
+import dataclasses
 import io
+import re
 import subprocess
 import sys
 from typing import Literal
@@ -82,6 +84,26 @@ def test_random_calls_are_well_formed(protocol):
     assert play(Random(), Tools(protocol=protocol), seed=1)[0] != actions
 
 
+class Shell(Tools):
+    """Of its two tools the protocol bash can write one, without its second argument."""
+
+    default_max_turns = 60
+
+    @tool
+    def bash(self, command: str, seconds: int = 5) -> str:
+        """Run."""
+        return ""
+
+
+@pytest.mark.parametrize("policy", [Random(), Repeat()])
+def test_random_calls_are_of_tools_that_the_protocol_can_write(policy):
+    assert [tool.name for tool in Shell().tools] == ["bash", "mix"]
+    actions, invalid = play(policy, Shell(protocol="bash"))
+    assert invalid == 0
+    assert len(actions) == 60
+    assert all(re.fullmatch("```bash\n[a-z]{1,8}\n```", action) for action in actions)
+
+
 def test_random_without_tools():
     actions, invalid = play(Random(), RelayEnv())
     assert actions[0] == "take"
@@ -154,6 +176,20 @@ def test_replay(tmp_path):
         assert [[s.action for s in t.steps] for t in again] == [[s.action for s in t.steps] for t in recorded]
     one = make_policy(f"replay:{tmp_path}")
     assert len(collect("agentgym/Relay-v0", one, episodes=1, env_kwargs=kwargs, seed=2)) == 1
+
+
+def test_replay_of_a_run_that_was_resumed(tmp_path):
+    (good,) = collect("agentgym/Relay-v0", "gold", episodes=1, env_kwargs={"hops": 2})
+    broken = dataclasses.replace(good, steps=[], segments=[], reward=None, infrastructure_error="it died")
+    other = dataclasses.replace(broken, id="never run again")
+    store = TrajectoryStore(tmp_path)
+    for line in (broken, other, good):
+        store.append(line)
+    assert list(store.latest().values()) == [good, other]
+    for source in (tmp_path, [broken, good]):
+        again = collect("agentgym/Relay-v0", Replay(source), episodes=2, env_kwargs={"hops": 2}, group_size=2)
+        assert [t.infrastructure_error for t in again] == ["", ""]
+        assert [[s.action for s in t.steps] for t in again] == [[s.action for s in good.steps]] * 2
 
 
 def test_replay_with_the_policys_own_summaries():

@@ -1,5 +1,7 @@
 """`VLLMPolicy`: against a scripted server, against llama.cpp, and over a stand-in for vLLM's own class."""
 
+import json
+import shutil
 import sys
 import types
 
@@ -215,6 +217,32 @@ def test_the_engine_in_this_process(monkeypatch, tokenizer):
         "wake",
     ]
     assert policy.act([ASKED])[0].policy_version == "2"
+
+
+def test_every_token_that_ends_a_reply_of_the_model_ends_one_here(
+    monkeypatch, tokenizer, tiny_model, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "vllm", types.SimpleNamespace(LLM=StandIn, SamplingParams=dict))
+    folder = tmp_path / "chat"  # as a chat model has it: the tokenizer's own end, and that of a turn
+    shutil.copytree(tiny_model, folder)
+    more, bare = folder / "generation_config.json", folder / "config.json"
+    more.write_text(json.dumps({"eos_token_id": [1, 9]}))
+    assert make_policy("hf:" + str(folder)).end_ids == make_policy(f"vllm:{folder}").end_ids == {1, 9}
+
+    def ended(last, **options):
+        """What is read of a server's reply with `last` as its last token."""
+        said = echo(tokenizer, "hi", token_ids=[*tokenizer.encode("hi"), last])
+        with FakeServer(said).running() as url:
+            (reply,) = make_policy("vllm:served", base_url=url, **options).act([ASKED])
+        return reply.text, reply.end_of_turn
+
+    assert ended(9, tokenizer=str(folder)) == ("hi", (1, 9))
+    assert ended(9, tokenizer=tokenizer, end_ids=[9]) == ("hi", (1, 9))
+    assert ended(9, tokenizer=tokenizer) == ("hi" + tokenizer.decode([9]), (1,))
+    more.unlink()
+    bare.write_text(json.dumps(json.loads(bare.read_text()) | {"eos_token_id": [1, 8]}))
+    assert ended(8, tokenizer=str(folder)) == ("hi", (1, 8))
+    assert make_policy("hf:" + str(folder)).end_ids == {1, 8}
 
 
 def test_without_vllm(monkeypatch, tokenizer):

@@ -537,6 +537,23 @@ def test_the_reward_of_an_empty_reply_stays_with_its_agent():
     assert sum(b.segments[1].rewards) == 0
 
 
+def test_the_reward_of_a_first_reply_that_is_left_out_goes_to_the_first_after_it():
+    b = SegmentBuilder()
+    b.add(Q, reply("x", Q_IDS, (20, E)), step=0)
+    b.leave_out(0)
+    b.add((user("r"),), reply("w", (U, 9, E, A), (20, E)), step=1, agent="worker", cause="delegation")
+    assert not b.assign_reward(0, -0.5)  # the worker's reply is not its agent's
+    prompt = (*Q_IDS, 20, E, U, 11, E, A)
+    b.add(chat("q", "x", "o"), reply("y", prompt, (21, E)), step=2)
+    b.add(chat("q", "x", "o", "y", "p"), reply("z", (*prompt, 21, E, U, 12, E, A), (22, E)), step=3)
+    assert b.assign_reward(0, -0.5)
+    assert b.assign_reward(3, 1.0)
+    lead, worker = b.segments
+    assert lead.mask == [0] * 10 + [1, 1] + [0] * 4 + [1, 1]
+    assert lead.rewards == [0] * 11 + [-0.5] + [0] * 5 + [1.0]
+    assert sum(worker.rewards) == 0
+
+
 def test_the_version_of_the_weights_is_kept_with_each_reply():
     b = SegmentBuilder()
     b.add(Q, reply("x", Q_IDS, (20, E), policy_version="step-1"), step=0)

@@ -65,6 +65,16 @@ def test_agents_that_are_not_named_stay_as_they_are():
     assert bare.step({LEAD: TO_TESTER}) == wrapped.step({LEAD: TO_TESTER})
 
 
+@pytest.mark.parametrize("mode", ["ansi", None])
+def test_rendering_is_the_environments(mode):
+    env = wrap_agents(team(render_mode=mode), {LEAD: [ChatContext]})
+    env.reset(seed=3)
+    env.step({LEAD: TO_TESTER})
+    assert env.render_mode == mode
+    assert env.render() == env.unwrapped.render()
+    assert (f"{LEAD} > {TO_TESTER}" in env.render()) if mode else env.render() is None
+
+
 def test_compaction_by_rule_for_one_agent():
     small = functools.partial(
         ContextCompaction, max_tokens=1100, reply_tokens=100, summarizer="last", keep_last=1

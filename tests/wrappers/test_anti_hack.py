@@ -159,6 +159,21 @@ def test_masked_replies_are_left_out_of_the_loss():
     assert monitor_numbers([env.trajectory])["blocked"] == 1
 
 
+def test_the_penalty_of_a_masked_first_reply_falls_on_the_next_one():
+    env = RecordTrajectory(ChatContext(AntiHack(Desk(), penalty=0.25, mask_blocked=True)))
+    env.reset(seed=0)
+    ids = [1, 2, 3]
+    for number, text in enumerate([bash(READ), bash(READ), bash("git log"), called("submit")], start=1):
+        env.attach(Reply(text, tuple(ids), (10 * number, 10 * number + 1)))
+        env.step(text)
+        ids += [10 * number, 10 * number + 1, 5]
+    (segment,) = env.trajectory.segments
+    assert segment.token_ids == [1, 2, 3, 10, 11, 5, 20, 21, 5, 30, 31, 5, 40, 41]
+    assert segment.mask == [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1]
+    assert segment.rewards == [0] * 10 + [-0.5] + [0] * 3
+    assert env.trajectory.reward == -0.5
+
+
 def test_context_given_here_replaces_the_environments():
     env = RecordTrajectory(AntiHack(Desk(), context={"protected_paths": [], "git_policy": "open"}))
     env.reset(seed=0)
@@ -253,8 +268,8 @@ def test_make_env_puts_the_monitor_inside_the_context():
     ("keywords", "said"),
     [
         ({"mode": "warn"}, "block, audit, got 'warn'"),
-        ({"penalty": -1.0}, "finite number >= 0, got -1.0"),
-        ({"penalty": math.inf}, "finite number >= 0, got inf"),
+        ({"penalty": -1.0}, "expected penalty >= 0, got -1.0"),
+        ({"penalty": math.inf}, "penalty to be a finite number, got inf"),
         ({"mode": "audit", "penalty": 1.0}, "audit' blocks nothing"),
         ({"mode": "audit", "mask_blocked": True}, "audit' blocks nothing"),
         ({"monitor": "json:loads_not"}, "module:attribute"),

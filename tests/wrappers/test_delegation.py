@@ -543,7 +543,7 @@ class Reporter(Store):
         (lambda: Role("", "x"), "expected a role's name to be a text, got ''"),
         (lambda: Role("x", None), "expected a role's instructions to be a text, got None"),
         (lambda: Role("x", "half \ud800"), "expected a role's instructions to be a text"),
-        (lambda: Role("x", "y", merges="no"), "expected a role's merges to be true or false, got 'no'"),
+        (lambda: Role("x", "y", merges="no"), "expected a role's merges to be True or False, got 'no'"),
         (lambda: Delegation(Store(), "random"), "expected an environment made by gymnasium.make"),
         (lambda: delegation(max_workers=0), "expected max_workers to be a whole number >= 1, got 0"),
         (lambda: delegation(view="mine"), "expected view to be one of copy, own, shared, got 'mine'"),

@@ -4,6 +4,7 @@ import functools
 
 import gymnasium
 import pytest
+from gymnasium.wrappers import TimeLimit
 
 from agentgym import InfrastructureError, UsageError, Verdict
 from agentgym.envs.team import TeamEnv
@@ -50,6 +51,19 @@ def test_what_other_wrappers_take_off_stays_off():
     env = VerifierReward(AntiHack(gymnasium.make("test/Desk-v0"), penalty=0.5), by_length)
     env.reset(seed=0)
     assert env.step(crossing + SUBMIT)[1] == pytest.approx(0.1 - 0.5)
+
+
+def test_a_limit_of_somebody_elses_is_judged_too():
+    env = VerifierReward(TimeLimit(gymnasium.make("test/Store-v0"), 1), by_length)
+    env.reset(seed=0)
+    _, reward, terminated, truncated, info = env.step(LOOK)  # the environment pays 0 and gives no verdict
+    assert (reward, terminated, truncated, info["verdict"].score, info["resolved"]) == (
+        0.1,
+        False,
+        True,
+        0.1,
+        False,
+    )
 
 
 def test_a_limit_is_judged_too():
