@@ -9,7 +9,7 @@ Shapes: P packed tokens, M trainable ones among them, R rows, H the hidden size,
 from __future__ import annotations
 
 import copy
-import warnings
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from agentgym.errors import MissingDependency, UsageError
 from agentgym.policies import models
-from agentgym.policies.attention import head, hidden_states, install, unwrapped
+from agentgym.policies.attention import head, hidden_states, install
 from agentgym.policies.hf import HFPolicy
 from baselines.packs import Pack, Row, packs, rows_of
 
@@ -150,16 +150,9 @@ class Actor:
         self.autocast = autocast
         self.max_tokens = max_tokens
         self.chunk = chunk
+        self.model.eval()
         if recompute_layers:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", FutureWarning
-                )  # the name that replaces it came after transformers 5.16
-                unwrapped(self.model).gradient_checkpointing_enable({"use_reentrant": False})
-        self.model.train(recompute_layers)  # transformers recomputes layers in training mode alone
-        for module in self.model.modules():  # but what was sampled without dropout is scored without it
-            if isinstance(module, nn.Dropout):
-                module.eval()
+            _recompute_layers(self.model)
         self.policy = HFPolicy(
             name, model=self.model, tokenizer=tokenizer, autocast=autocast, seed=seed, **sampling
         )
@@ -296,6 +289,23 @@ class Critic:
                 before[row][token] = value
             after[pack.rows.numpy()] = valued[count:]
         return before, after
+
+
+def _recompute_layers(model: Any) -> None:
+    """Let a model keep only the input of each layer for the way back.
+
+    transformers' own switch works in training mode alone, and there dropout is on: in modules, and in attention and
+    residuals as functions that no module tells of.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise UsageError(
+            f"--recompute-layers: transformers knows no layer of {type(model).__name__} to recompute"
+        )
+    for layer in layers:
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 def _with_lora(model: Any, rank: int, seed: int) -> Any:

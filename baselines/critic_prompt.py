@@ -114,7 +114,7 @@ def span_starts(
     """Where in a segment a state is judged: positions of trainable tokens; V is that of the state before each.
 
     The first token of each reply is always one, so that a span never reaches over an observation. Inside a reply it
-    is each token that was unlikely when it was sampled, or each so-manieth. Above `most` the latter are thinned evenly,
+    is each token that was unlikely when it was sampled, or every Nth. Above `most` the latter are thinned evenly,
     and only where the replies alone are more, these too; the segment's first stays.
 
     Args:

@@ -81,7 +81,7 @@ class Args(grpo.Args):
     divergence: Literal["reverse", "forward"] = "reverse"
     """With --form full: KL(student, teacher) or KL(teacher, student)."""
     coef: float = 1.0
-    """Weight of the teacher's term."""
+    """Weight of what the teacher says: of the term in the advantage, or of the divergence (see the table above)."""
     outcome_weight: float = 0.0
     """Weight of the outcome's advantage (--estimator); 0: the teacher alone."""
     hint: str | None = None
@@ -92,6 +92,10 @@ class Args(grpo.Args):
         """See `RunArgs.check`."""
         super().check()
         check_numbers(self, "coef outcome_weight")
+        if not self.coef and not self.outcome_weight:
+            raise UsageError(
+                "with --coef 0 and --outcome-weight 0 there is nothing to learn from; give one of them"
+            )
         check_whole(self, "draws", least=2)  # each is the others' baseline
         if self.divergence == "forward" and self.form != "full":
             raise UsageError("--divergence forward needs the teacher's whole distribution: --form full")

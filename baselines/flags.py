@@ -49,7 +49,7 @@ class RunArgs:
     """With --data: most updates that may lie between the weights that recorded and those that are trained."""
 
     temperature: float = 1.0
-    """Of the sampling, in training."""
+    """Of the sampling in training: at 1 the model's own probabilities, below 1 the likeliest tokens more often."""
     max_new_tokens: int = 64
     """Most tokens of one reply."""
     stop: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -64,11 +64,11 @@ class RunArgs:
     lr: float = 1e-5
     """Step size of AdamW for the policy."""
     weight_decay: float = 0.0
-    """Of AdamW."""
+    """Of AdamW: the share of a weight, times --lr, that each step takes off it."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """A gradient of a larger norm is scaled down to this one."""
     epochs: int = 1
-    """Passes over a batch of rollouts."""
+    """Passes over a batch of rollouts, before new ones are played."""
     minibatches: int = 1
     """Optimizer steps in each pass; trajectories are never divided between them."""
     lora_rank: int = 0
@@ -85,7 +85,7 @@ class RunArgs:
     """With torchrun: divide weights, gradients and optimizer among the processes (FSDP2): for large models."""
 
     eval_every: int = 10
-    """Evaluate after each so many updates, and at the end; 0: never."""
+    """Evaluate before the first update, after every N, and at the end; 0: never."""
     eval_episodes: int = 64
     """Episodes of an evaluation, on the tasks of --eval-split in their order."""
     eval_split: str = "test"
@@ -93,11 +93,11 @@ class RunArgs:
     eval_temperature: float = 1.0
     """Of the sampling in evaluations; 0 takes the likeliest token."""
     checkpoint_every: int = 10
-    """Write a checkpoint after each so many updates, and at the end; 0: only at the end."""
+    """Write a checkpoint after every N updates, and at the end; 0: only at the end."""
     keep_checkpoints: int = 2
-    """So many of the latest checkpoints stay."""
+    """Keep the N latest checkpoints."""
     keep_rollouts: int = 10
-    """Keep the trajectories of every so-manieth training step; 0: of none."""
+    """Keep the trajectories of every Nth training step; 0: of none."""
     wandb: str | None = None
     """Log to this project of Weights & Biases, too."""
     trackio: str | None = None
@@ -111,7 +111,13 @@ class RunArgs:
         """
         check_whole(self, _AT_LEAST_0, least=0)
         check_whole(self, _AT_LEAST_1, least=1)
-        check_numbers(self, "lr weight_decay max_grad_norm")
+        check_numbers(self, "lr weight_decay")
+        check_numbers(self, "episode_timeout", above=0)
+        if not 0 < self.max_grad_norm < math.inf:
+            raise UsageError(
+                f"expected --max-grad-norm to be a finite number > 0, got {self.max_grad_norm}; to leave gradients as "
+                "they are give a large one, such as 1e9"
+            )
         if not 0 < self.temperature < math.inf or not 0 <= self.eval_temperature < math.inf:
             raise UsageError(
                 f"expected --temperature > 0 (at 0 nothing is sampled) and --eval-temperature >= 0, "
@@ -125,12 +131,28 @@ def check_whole(args: object, names: str, *, least: int) -> None:
         whole_number(_flag(name), getattr(args, name), least=least)
 
 
-def check_numbers(args: object, names: str, *, most: float = math.inf) -> None:
-    """Raise `UsageError` unless these flags are finite numbers from 0 to `most`, or not given."""
+def check_numbers(
+    args: object, names: str, *, least: float = 0, above: float | None = None, most: float = math.inf
+) -> None:
+    """Raise `UsageError` unless these flags are finite numbers in a range, or not given.
+
+    Args:
+        args: whose flags.
+        names: of the flags.
+        least: the smallest number that may be; without `above`.
+        above: all numbers that may be are larger.
+        most: the largest number that may be.
+    """
     for name in names.split():
         value = getattr(args, name)
-        if value is not None and not (0 <= value <= most and value < math.inf):
-            wanted = "a finite number >= 0" if most == math.inf else f"a number from 0 to {most:g}"
+        if value is None:
+            continue
+        large_enough = value >= least if above is None else value > above
+        if not (large_enough and value <= most and value < math.inf):
+            bound = f">= {least:g}" if above is None else f"> {above:g}"
+            wanted = (
+                f"a finite number {bound}" if most == math.inf else f"a number from {least:g} to {most:g}"
+            )
             raise UsageError(f"expected {_flag(name)} to be {wanted}, got {value}")
 
 

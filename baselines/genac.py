@@ -57,7 +57,7 @@ from baselines.metrics import Costs
 from baselines.parallel import Ranks
 from baselines.plain_critics import ConstantCritic, ScalarCritic
 from baselines.policy import PolicyArgs, PolicyLearner
-from baselines.rationales import teacher_of, written
+from baselines.rationales import asked, teacher_of, usable
 from baselines.rollouts import Array, Batch
 from baselines.run import train
 
@@ -72,13 +72,13 @@ class Args(PolicyArgs):
     """Episodes of each task: the critic is the baseline, so one is enough."""
 
     sft: int = 0
-    """Stage 1: the first so many updates teach the critic a teacher's rationales."""
+    """Stage 1: in the first N updates the critic imitates a teacher's rationales, and the actor rests."""
     teacher: str = "rate"
     """Of stage 1: rate (the form alone, any environment), openai:MODEL, or module:attribute."""
     sft_batch: int = 16
     """Of stage 1: states of one optimizer step."""
     warmup: int = 0
-    """Stage 2: so many updates after that train the critic alone, on outcomes."""
+    """Stage 2: in the next N updates the critic alone learns, from outcomes."""
 
     critic: Literal["generative", "scalar", "constant"] = "generative"
     """What values states: words, a value head on the same question, or the smoothed mean of the outcomes."""
@@ -93,7 +93,7 @@ class Args(PolicyArgs):
     critic_tokens: int = 128
     """Most tokens of one answer; the paper has 1024."""
     critic_temperature: float = 1.0
-    """Of the sampling of answers."""
+    """Of the sampling of answers; above 0, since the critic learns from what it samples."""
     judgements: int = 4
     """Answers to each question."""
     baseline: Baseline = "state"
@@ -105,11 +105,12 @@ class Args(PolicyArgs):
     span_probability: float = 0.2
     """Judge the state before each token that was less probable than this, besides that before each reply."""
     span_tokens: int = 0
-    """Above 0: before each so-manieth token instead."""
+    """Above 0, in place of --span-probability: judge the state before every Nth token."""
     max_spans: int = 16
     """Most states judged in a segment; more are thinned evenly, those before a reply last."""
     lam: float = 1.0
-    """Lambda of the advantages, which counts spans."""
+    """Lambda of the advantages (GAE), which counts judged states: at 1 what came less the value; below, later values
+    replace some of what came."""
     across: Literal["stitch", "decay", "independent"] = "stitch"
     """How credit crosses a compaction where lambda is not 1 (see docs/credit.md)."""
     whiten: bool = False
@@ -122,12 +123,9 @@ class Args(PolicyArgs):
         check_whole(
             self, "sft_batch critic_epochs critic_minibatches critic_tokens judgements max_spans", least=1
         )
-        check_numbers(self, "critic_lr critic_temperature")
+        check_numbers(self, "critic_lr")
+        check_numbers(self, "critic_temperature", above=0)
         check_numbers(self, "lam span_probability", most=1)
-        if not self.critic_temperature:
-            raise UsageError(
-                "expected --critic-temperature > 0, got 0: the critic learns from what it samples"
-            )
         if self.judgements < 2 and self.critic == "generative" and self.baseline == "state":
             raise UsageError(
                 "--baseline state compares a state's answers, and --judgements 1 has no others: take --baseline batch"
@@ -213,8 +211,9 @@ class GenAC(PolicyLearner):
         spans = self._spans(batch)
         rewards = batch.paid()
         nothing = np.zeros(len(spans.states))
-        outcomes, _ = self._credit(batch, rewards, spans, nothing, lam=1.0)  # (S,)
-        if outcomes.min() < 0 or outcomes.max() > 1 + 1e-9:
+        came, _ = self._credit(batch, rewards, spans, nothing, lam=1.0)
+        outcomes = np.round(came, 9)  # (S,); sums of rewards that differ by rounding are the same outcome
+        if outcomes.min() < 0 or outcomes.max() > 1:
             raise UsageError(
                 f"expected returns in [0, 1], which answers from 0 to 10 stand for; got {outcomes.min():g} to "
                 f"{outcomes.max():g}"
@@ -311,7 +310,9 @@ class GenAC(PolicyLearner):
 
     def _imitate(self, spans: Spans, costs: Costs) -> dict[str, float]:
         """Stage 1: teach the critic what a teacher says of these states."""
-        rationales = written(self.teacher, spans.states, self.agent)
+        # Each process asks about its part: a teacher that samples would tell each of them something else.
+        mine = self.ranks.part([1] * len(spans.states))
+        rationales = usable(self.ranks.gather(asked(self.teacher, spans.states[mine], self.agent)))
         if not rationales.states:
             raise UsageError(
                 f"--teacher {self.args.teacher}: expected words with a well-formed answer, got none for "

@@ -4,15 +4,22 @@ Each update plays `--groups` tasks `--group-size` times. A trajectory's advantag
 every token that the policy sampled in it carries that number, in all its segments (before and after a compaction, in
 sub-agents), and no other token does. Groups are over trajectories, never over segments.
 
-    | what                              | published in     | flags                                            |
-    |-----------------------------------|------------------|--------------------------------------------------|
-    | GRPO                              | arXiv 2402.03300 | (the default; its own reduction: sequence)       |
-    | Dr. GRPO                          | arXiv 2503.20783 | --estimator dr_grpo --reduce constant            |
-    | RLOO                              | arXiv 2402.14740 | --estimator rloo                                 |
-    | REINFORCE++ with baseline         | arXiv 2501.03262 | --estimator reinforce++                          |
-    | DAPO                              | arXiv 2503.14476 | --clip-high 0.28 --resample 4 --overlong-limit N |
-    | GiGPO                             | arXiv 2505.10978 | --step-weight 1                                  |
-    | GSPO                              | arXiv 2507.18071 | --loss gspo --clip-low 3e-4 --clip-high 4e-4     |
+    | what                      | published in     | flags                                                          |
+    |---------------------------|------------------|----------------------------------------------------------------|
+    | GRPO                      | arXiv 2402.03300 | --reduce sequence --kl-coef 0.04                               |
+    | Dr. GRPO                  | arXiv 2503.20783 | --estimator dr_grpo --reduce constant --reduce-constant TOKENS |
+    | RLOO                      | arXiv 2402.14740 | --estimator rloo --reduce constant --reduce-constant 1         |
+    | REINFORCE++ with baseline | arXiv 2501.03262 | --estimator reinforce++                                        |
+    | DAPO                      | arXiv 2503.14476 | --clip-high 0.28 --resample 4 --overlong-limit TOKENS          |
+    |                           |                  | --overlong-cache TOKENS                                        |
+    | GiGPO                     | arXiv 2505.10978 | --step-weight 1                                                |
+    | GSPO                      | arXiv 2507.18071 | --loss gspo --reduce sequence --clip-low 3e-4 --clip-high 4e-4 |
+
+Without flags: GRPO's advantages, all tokens of the batch weighing the same, as in DAPO, and no divergence.
+
+What is not as published: with several steps a batch, or with --data, the divergence (--kl-coef) counts each token by
+the ratio of its present to its old probability. GRPO leaves that out, so from the second step on its estimate and
+gradient are those of tokens that the present policy would not sample so often.
 
 Left out: asynchronous sampling (episodes of one update are played by the weights before it), and GiGPO's similarity
 clusters (states are equal or they are not).
@@ -68,17 +75,17 @@ class Args(PolicyArgs):
     """Flags of ``python -m baselines.grpo``."""
 
     estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce++", "reinforce"] = "grpo"
-    """How a return becomes an advantage; see the table above."""
+    """How a trajectory's return, beside those of its group, becomes its advantage; see the table above."""
     step_weight: float = 0.0
-    """GiGPO: weight of each step's advantage over the group's other steps from the same state; 0: none."""
+    """GiGPO: compare each step, too, with the group's other steps from the same state, and add it with this weight."""
     step_gamma: float = 0.95
-    """With --step-weight: discount per step."""
+    """With --step-weight: what a reward counts for one step earlier, from 0 to 1."""
     resample: int = 0
-    """DAPO: so many times at most, play new groups in place of those whose returns are all equal."""
+    """DAPO: play new groups in place of those whose returns are all equal, which teach nothing; at most N times."""
     overlong_limit: int = 0
-    """DAPO: tokens of a trajectory at which its return is lowered by 1; 0: never."""
+    """DAPO: a trajectory in which N tokens or more were sampled loses 1 of its return; 0: none does."""
     overlong_cache: int = 0
-    """With --overlong-limit: the last so many tokens before it lower the return little by little."""
+    """With --overlong-limit: the return falls little by little over the last N tokens before it."""
 
     def check(self) -> None:
         """See `RunArgs.check`."""
@@ -119,7 +126,10 @@ class GRPO(PolicyLearner):
         """Play groups; with --resample, until enough of them have siblings that differ."""
         chosen: list[Trajectory] = []
         for _ in range(1 + self.args.resample):
-            played = rollouts.play(self.args.groups - len(chosen) // self.args.group_size)
+            missing = self.args.groups - len({t.extra["group"] for t in chosen})
+            if not missing:
+                break
+            played = rollouts.play(missing)
             if not self.args.resample:
                 return played
             keep = informative(
@@ -127,8 +137,6 @@ class GRPO(PolicyLearner):
             )
             teaching = {t.extra["group"] for t, kept in zip(played, keep, strict=True) if kept}
             chosen += [t for t in played if t.extra["group"] in teaching]
-            if len(chosen) == self.args.groups * self.args.group_size:
-                break
         return chosen or played
 
     def credit(self, batch: Batch) -> list[Array]:

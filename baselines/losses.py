@@ -70,9 +70,9 @@ def policy_loss(
     _check(logprobs, old_logprobs, advantages, weights, *([] if importance is None else [importance]))
     if (rows is not None) != (kind == "gspo"):
         raise UsageError(f"expected rows with kind='gspo' and only there, got kind={kind!r}")
-    if dual_clip is not None and (dual_clip <= 1 or kind == "sao"):
+    if dual_clip is not None and (not dual_clip > 1 or kind == "sao"):
         raise UsageError(f"expected dual_clip > 1, and none with kind='sao'; got {dual_clip!r} with {kind!r}")
-    if clip_low < 0 or clip_high < 0:
+    if not (clip_low >= 0 and clip_high >= 0):
         raise UsageError(f"expected clip_low and clip_high >= 0, got {clip_low!r} and {clip_high!r}")
 
     log_ratio = logprobs - old_logprobs  # (M,)
@@ -127,7 +127,7 @@ def value_loss(
     Raises:
         UsageError: shapes differ or M is 0; one of `old_values` and `clip` without the other.
     """
-    if (clip is None) != (old_values is None) or (clip is not None and clip <= 0):
+    if (clip is None) != (old_values is None) or (clip is not None and not clip > 0):
         raise UsageError(f"expected clip > 0 together with old_values, got clip={clip!r}")
     _check(values, returns, weights, *([] if old_values is None else [old_values]))
     squares = (values - returns) ** 2
@@ -137,8 +137,14 @@ def value_loss(
     return 0.5 * (squares * weights).sum()
 
 
-def kl(logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "k2", "k3"] = "k3") -> Tensor:
-    """Per-token estimate of KL(policy, reference) from tokens that the policy sampled.
+def kl(
+    logprobs: Tensor,
+    ref_logprobs: Tensor,
+    kind: Literal["k1", "k2", "k3"] = "k3",
+    *,
+    old_logprobs: Tensor | None = None,
+) -> Tensor:
+    """Per-token estimate of KL(policy, reference) from tokens that the policy sampled, or an older one.
 
     - ``"k1"``: logprobs - ref_logprobs. Unbiased, large variance, may be negative. For the reward (detached): as a loss
       its gradient is 0 in expectation.
@@ -146,22 +152,27 @@ def kl(logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "k2", "k3"] =
     - ``"k3"``: exp(-k1) - 1 + k1. Unbiased, never negative: the one to report. As a loss its gradient is that of
       KL(reference, policy), not of this one; GRPO uses it so.
 
-    On tokens of older weights multiply by their ratio: without it none of this holds.
+    For tokens of older weights this holds only if each counts by its ratio, exp(logprobs - old_logprobs), which has no
+    gradient here. GRPO as published leaves it out. DeepSeek-V3.2 (arXiv 2512.02556) has it, with a gradient: that gives
+    k3 the gradient of KL(policy, reference), but another one than GRPO's also where the ratio is 1.
 
     Args:
         logprobs: (M,), of the policy.
         ref_logprobs: (M,), of the reference, given the same context.
         kind: see above.
+        old_logprobs: (M,), of the weights that sampled, where these are others.
 
     Returns:
         (M,), with the gradient of `logprobs`.
     """
     choice("kind", kind, ("k1", "k2", "k3"))
-    _check(logprobs, ref_logprobs)
+    _check(logprobs, ref_logprobs, *([] if old_logprobs is None else [old_logprobs]))
     difference = logprobs - ref_logprobs
     if kind == "k1":
-        return difference
-    return 0.5 * difference**2 if kind == "k2" else torch.expm1(-difference) + difference
+        estimate = difference
+    else:
+        estimate = 0.5 * difference**2 if kind == "k2" else torch.expm1(-difference) + difference
+    return estimate if old_logprobs is None else (logprobs - old_logprobs).exp().detach() * estimate
 
 
 def importance_weights(

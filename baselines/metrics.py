@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.credit import degenerate
+from agentgym.credit.groups import differ
 from agentgym.errors import UsageError
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.stats import bootstrap_interval, details, wilson_interval
@@ -88,16 +89,21 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 def evaluation_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """How good the policy is on tasks it does not train on, with 95 % intervals.
 
-    The interval of the return resamples whole tasks; that of a share is Wilson's.
+    The interval of the return resamples whole tasks; that of a share is Wilson's. Where every episode broke nothing is
+    known of the policy, so nothing but that is told.
     """
     valid = _valid(trajectories)
-    returns = [t.reward or 0.0 for t in valid]
-    resolved = sum(bool(t.resolved) for t in valid)
-    numbers = {
+    counts = {
         "eval/episodes": float(len(trajectories)),
         "eval/broken": 1.0 - len(valid) / len(trajectories),
+    }
+    if not valid:
+        return counts
+    returns = [t.reward or 0.0 for t in valid]
+    resolved = sum(bool(t.resolved) for t in valid)
+    numbers = counts | {
         "eval/return": _mean(returns),
-        "eval/resolved": resolved / len(valid) if valid else 0.0,
+        "eval/resolved": resolved / len(valid),
         "eval/clean_resolved": _mean([t.outcome == "clean_resolved" for t in valid]),
         "eval/turns": _mean([t.turns for t in valid]),
         "eval/tokens": _mean([sum(step.sampled_tokens for step in t.steps) for t in valid]),
@@ -121,11 +127,12 @@ def check_truncation(trajectories: Sequence[Trajectory], max_new_tokens: int) ->
     valid = _valid(trajectories)
     replies = [sampled for t in valid for segment in t.segments for sampled in segment.sampled]
     cut = _mean([reply.finish_reason == "length" for reply in replies])
-    stuck = len({t.reward for t in valid}) == 1 and not any(t.resolved for t in valid)
+    returns = np.array([t.reward for t in valid], dtype=np.float64)
+    stuck = len(returns) > 0 and not differ(returns) and not any(t.resolved for t in valid)
     if replies and cut == 1.0 and stuck:
         raise UsageError(
             f"expected replies that end, but all {len(replies)} were cut off at --max-new-tokens {max_new_tokens} and "
-            f"all returns are {valid[0].reward:g}; give more tokens, or a --stop text"
+            f"all returns are {returns[0]:g}; give more tokens, or a --stop text"
         )
     truncated = _mean([t.truncated for t in valid])
     for share, what in ((cut, f"replies were cut off at --max-new-tokens {max_new_tokens}"),

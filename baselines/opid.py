@@ -51,6 +51,7 @@ import numpy as np
 from agentgym.cli import guarded
 from agentgym.cli.arguments import constructor_errors
 from agentgym.credit import group_advantages
+from agentgym.credit.groups import differ
 from agentgym.endpoint import Endpoint
 from agentgym.errors import UsageError, nearest
 from agentgym.policies.hf import HFPolicy
@@ -94,19 +95,19 @@ class Args(grpo.Args):
     step_skills: int = 5
     """Most step skills of a rollout; the authors have 2 on search tasks."""
     episode_skill: float = 0.001
-    """Weight of A_skill where it comes of an episode skill; 0: none."""
+    """Weight of A_skill (see above) in a token's advantage where it comes of an episode skill; 0: none."""
     step_skill: float = 0.001
-    """Weight of A_skill where it comes of a step skill; 0: none."""
+    """The same where it comes of a step skill."""
     routing: Literal["critical_first", "additive"] = "critical_first"
     """A reply's step skill, else the episode skill; or both, summed."""
     skill_scale: Literal["none", "std"] = "none"
-    """std: divide A_skill by its deviation over the batch."""
+    """std: divide A_skill by its standard deviation over the batch."""
     skill_clip: float | None = None
     """Bound on the absolute value of A_skill, after --skill-scale."""
     skill_from: int = 0
-    """The first so many updates are without skills."""
+    """Take no skills in the first N updates."""
     skill_until: int | None = None
-    """From this update on there are none any more."""
+    """Take none from update N on."""
     statistics: Literal["trajectories", "steps"] = "trajectories"
     """Compare returns over a group's trajectories, or repeat each for every step of it."""
 
@@ -117,7 +118,8 @@ class Args(grpo.Args):
         check_whole(self, "analyser_tokens analyser_workers", least=1)
         if self.skill_until is not None:
             check_whole(self, "skill_until", least=0)
-        check_numbers(self, "episode_skill step_skill skill_clip")
+        check_numbers(self, "episode_skill step_skill")
+        check_numbers(self, "skill_clip", above=0)
         if self.analyser not in ANALYSERS and not re.fullmatch("openai:.+", self.analyser):
             raise UsageError(f"unknown analyser {self.analyser!r}.{nearest(self.analyser, ANALYSERS)}")
         if self.analyser in _SOLVER and self.also:
@@ -283,8 +285,8 @@ class OPID(GRPO):
     def _tamed(self, gained: list[Array]) -> list[Array]:
         """Scaled and clipped, as the flags say."""
         if self.args.skill_scale == "std" and gained:
-            deviation = float(np.concatenate(gained).std())
-            gained = [gain / deviation if deviation else gain for gain in gained]
+            together = np.concatenate(gained)
+            gained = [gain / together.std() for gain in gained] if differ(together) else gained
         clip = self.args.skill_clip
         return gained if clip is None else [np.clip(gain, -clip, clip) for gain in gained]
 

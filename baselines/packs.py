@@ -123,9 +123,8 @@ def packs(rows: Sequence[Row], *, max_tokens: int, share_prefixes: bool = True) 
     numbers: list[int] = list(range(len(rows)))
     if share_prefixes:  # in lexicographic order a row shares the most with the one just before it
         numbers.sort(key=lambda number: rows[number].ids.astype(">i8").tobytes())
-    first = np.cumsum(
-        [0, *(int(row.mask.sum()) for row in rows)]
-    )  # flat index of each row's first trainable token
+    # Flat index of each row's first trainable token
+    first = np.cumsum([0, *(int(row.mask.sum()) for row in rows)])
     made: list[Pack] = []
     draft = _Draft()
     for number in numbers:

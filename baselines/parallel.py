@@ -95,9 +95,8 @@ class Ranks:
         Returns:
             The norm of all gradients together.
         """
-        squares = torch.zeros(
-            2, dtype=torch.float64, device=self.device
-        )  # of whole parameters, of divided ones
+        # Of whole parameters, of divided ones
+        squares = torch.zeros(2, dtype=torch.float64, device=self.device)
         for parameter in parameters:
             if isinstance(parameter.grad, DTensor):
                 parameter.grad.mul_(self.size)  # FSDP has taken the mean

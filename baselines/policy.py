@@ -37,34 +37,55 @@ class PolicyArgs(RunArgs):
     """Flags of every policy gradient."""
 
     loss: Literal["ppo", "gspo", "sao"] = "ppo"
-    """Ratio and clip: of each token; of each segment; of each token with a gate in place of the clip."""
+    """What keeps an update small. ppo: each token's ratio of new to old probability is clipped; gspo: that of a whole
+    segment; sao: a token outside the range does not count at all."""
     clip_low: float = 0.2
-    """How far below 1 the ratio may fall."""
+    """How far below 1 the ratio of new to old probability may fall before a token is pushed no further."""
     clip_high: float = 0.2
     """How far above 1 it may rise; DAPO has 0.28."""
     dual_clip: float | None = None
-    """Bound on the loss of tokens with a negative advantage; usually 3."""
+    """Where an advantage is negative, bound a token's loss at this times it; above 1, usually 3. Default: no bound."""
     reduce: Literal["token", "rollout", "sequence", "constant"] = "token"
-    """What tokens weigh: all the same; each trajectory the same; each segment the same; one over a constant."""
+    """What a token weighs. token: all the same; rollout: each trajectory the same, however long; sequence: each segment
+    the same; constant: one over --reduce-constant, so that long trajectories count for more."""
     reduce_constant: float | None = None
-    """With --reduce constant: tokens, such as the most that a trajectory may have."""
+    """With --reduce constant: a number of tokens, such as the most that a trajectory may have."""
     kl_coef: float = 0.0
-    """Weight of the divergence from the model as it was before training; 0: none, and no copy of it is held."""
+    """Weight of a penalty on leaving the first model (KL divergence); 0: none, and no copy of that model is held."""
     kl_kind: Literal["k2", "k3"] = "k3"
-    """Its estimate: k3 as in GRPO; k2, whose gradient is the divergence's own."""
+    """How that divergence is estimated: k3 as in GRPO; k2, whose gradient is the divergence's own."""
     entropy_coef: float = 0.0
-    """Weight of a bonus for entropy."""
+    """Weight of a bonus for entropy: it keeps the policy from always writing the same."""
     old: Literal["rescored", "sampled"] = "rescored"
-    """Log-probs that ratios are taken against: as the trainer computes them, or as they were sampled."""
+    """Old probabilities, in the ratios: as the trainer computes them again, or as recorded in sampling."""
     mismatch: Literal["none", "truncate", "mask", "sequence_mask"] = "none"
-    """With --old rescored: weigh tokens by rescored over sampled probability, where the two differ in arithmetic."""
+    """With --old rescored: weigh tokens by rescored over recorded probability, where sampler and trainer compute
+    differently. Above --mismatch-high it is cut there, or the token (mask) or segment (sequence_mask) left out."""
     mismatch_high: float = 2.0
-    """With --mismatch: largest weight."""
+    """With --mismatch: the largest weight, 1 or more."""
 
     def check(self) -> None:
         """See `RunArgs.check`."""
         super().check()
-        check_numbers(self, "clip_low clip_high kl_coef entropy_coef mismatch_high reduce_constant")
+        # A clip of 0 still trains on a ratio of 1; a gate of 0 is shut.
+        check_numbers(self, "clip_low clip_high", above=0 if self.loss == "sao" else None)
+        check_numbers(self, "dual_clip", above=1)
+        check_numbers(self, "reduce_constant", above=0)
+        check_numbers(self, "kl_coef entropy_coef")
+        # Below 1, tokens on which sampler and trainer agree would lose weight.
+        check_numbers(self, "mismatch_high", least=1)
+        if self.dual_clip is not None and self.loss == "sao":
+            raise UsageError(
+                "--loss sao has a gate, and no bound for --dual-clip to set; leave one of them out"
+            )
+        if (self.reduce_constant is not None) != (self.reduce == "constant"):
+            raise UsageError("expected --reduce-constant TOKENS with --reduce constant, and only there")
+        if self.old == "sampled" and self.mismatch != "none":
+            raise UsageError("--mismatch weighs rescored log-probs, and --old sampled takes none")
+        if self.data is not None and self.mismatch != "none":
+            raise UsageError(
+                "--mismatch is for weights that play; with --data, ratios are to the recorded log-probs"
+            )
 
 
 class Learner:
@@ -149,14 +170,6 @@ class PolicyLearner(Learner):
     """
 
     def __init__(self, args: PolicyArgs, ranks: Ranks) -> None:
-        if args.old == "sampled" and args.mismatch != "none":
-            raise UsageError("--mismatch weighs rescored log-probs, and --old sampled takes none")
-        if args.data is not None and args.mismatch != "none":
-            raise UsageError(
-                "--mismatch is for weights that play; with --data, ratios are to the recorded log-probs"
-            )
-        if (args.reduce_constant is not None) != (args.reduce == "constant"):
-            raise UsageError("expected --reduce-constant TOKENS with --reduce constant, and only there")
         self.settings = args
         super().__init__(args, ranks, reference=args.kl_coef > 0)
 
@@ -186,16 +199,14 @@ class PolicyLearner(Learner):
         args = self.settings
         advantages = batch.on_tokens(credit)
         numbers: dict[str, Any] = {"advantage": advantages, **more}  # by segment, (M_k,)
-        imitates = (
-            args.data is not None and self.any_data
-        )  # others wrote, and may not have told how likely that was
+        # Others wrote, and may not have told how likely that was
+        imitates = args.data is not None and self.any_data
         if not imitates:
             numbers["sampled"] = batch.on_tokens(batch.sampled)
         if not imitates and (args.old == "sampled" or args.data is not None):
             numbers["old"] = numbers["sampled"]
-        elif (
-            args.epochs * args.minibatches > 1
-        ):  # with a single step the weights in training are those that sampled
+        # With a single step the weights in training are those that sampled
+        elif args.epochs * args.minibatches > 1:
             numbers["old"] = self.rescore(batch.rows)
         if args.kl_coef:
             numbers["first"] = self.rescore(batch.rows, reference=True)
@@ -214,9 +225,8 @@ class PolicyLearner(Learner):
                 # are in no tensor from here on.
                 numbers["weight"] = batch.weights(part, args.reduce, args.reduce_constant)
                 mine = run[self.ranks.part([len(batch.rows[k].ids) for k in run])]
-                columns = {
-                    name: torch.cat([of[k] for k in mine]) for name, of in numbers.items() if mine
-                }  # (M,)
+                # (M,)
+                columns = {name: torch.cat([of[k] for k in mine]) for name, of in numbers.items() if mine}
                 step = 0.0
                 packs = self.actor.packs([batch.rows[k] for k in mine])
                 for pack, factor in self.ranks.even(packs, lambda: self.actor.packs(batch.rows[:1])[0]):
@@ -271,8 +281,10 @@ class PolicyLearner(Learner):
         if args.entropy_coef:
             loss = loss - args.entropy_coef * (tokens["weight"] * entropy).sum()
         if "first" in tokens:
-            loss = loss + args.kl_coef * (tokens["weight"] * kl(logp, tokens["first"], args.kl_kind)).sum()
-            stats["kl_reference"] = kl(logp.detach(), tokens["first"], "k3").mean().item()
+            apart = kl(logp, tokens["first"], args.kl_kind, old_logprobs=old)  # (m,)
+            loss = loss + args.kl_coef * (tokens["weight"] * apart).sum()
+            measured = kl(logp.detach(), tokens["first"], "k3", old_logprobs=old)
+            stats["kl_reference"] = measured.mean().item()
         return loss, stats
 
     def rescore(self, rows: Sequence[Row], *, reference: bool = False) -> list[Tensor]:

@@ -55,17 +55,18 @@ class Args(PolicyArgs):
     """Episodes of each task: the critic is the baseline, so one is enough."""
 
     across: Literal["decay", "stitch", "independent"] = "decay"
-    """How credit crosses a compaction: decaying, by the value of what comes next, or in full (see docs/credit.md)."""
+    """How what comes after a compaction counts before it. decay: less, the more tokens lie between; stitch: by the
+    critic's value of what comes next; independent: in full (see docs/credit.md)."""
     gamma: float = 1.0
-    """Discount per trainable token."""
+    """What a reward counts for one sampled token earlier, from 0 to 1; at 1 it counts in full, however late."""
     lam: float = 1.0
-    """Lambda of the advantages."""
+    """Lambda of the advantages (GAE): at 1 what came less the value; below, later values replace some of what came."""
     adaptive_lam: float | None = None
     """In place of --lam: 1 - 1 / (this * trainable tokens): credit reaches as far in a long chain as in a short one."""
     decay_length: Literal["rollout", "segment"] = "rollout"
     """With --across decay and --adaptive-lam: tokens of the whole chain, or of each segment."""
     returns_lam: float | None = None
-    """Lambda of the critic's targets. Default: that of the advantages."""
+    """The same for what the critic is trained towards. Default: that of the advantages."""
     bootstrap: Literal["truncated", "never"] = "truncated"
     """Where a limit cut an episode off, count the value of its last state, or nothing: never says that running out
     of turns is a failure like any other."""
@@ -81,11 +82,11 @@ class Args(PolicyArgs):
     critic_epochs: int = 1
     """Passes of the critic over a batch; its own trunk only."""
     value_clip: float | None = None
-    """How far a value may move from the one that the advantages were made with; in units of the return."""
+    """How far the critic's training may move a value, in units of the return, before it stops. Default: no bound."""
     value_coef: float = 0.5
     """With --critic shared: weight of the critic's loss beside the policy's."""
     warmup: int = 0
-    """The first so many updates train the critic alone."""
+    """Train the critic alone in the first N updates."""
 
     def check(self) -> None:
         """See `RunArgs.check`."""
@@ -93,6 +94,7 @@ class Args(PolicyArgs):
         check_whole(self, "warmup", least=0)
         check_whole(self, "critic_epochs", least=1)
         check_numbers(self, "critic_lr value_coef")
+        check_numbers(self, "adaptive_lam value_clip", above=0)
         check_numbers(self, "gamma lam returns_lam", most=1)
         if self.critic == "shared" and (self.critic_epochs > 1 or self.warmup):
             raise UsageError(
@@ -132,9 +134,8 @@ class PPO(PolicyLearner):
         Shapes: K segments, T_k tokens of segment k, M_k of them trainable.
         """
         args = self.args
-        values, after = self._values(
-            batch, costs
-        )  # per segment (T_k,), NaN at masked tokens; (K,) after the last
+        # Per segment (T_k,), NaN at masked tokens; (K,) after the last
+        values, after = self._values(batch, costs)
         advantages, returns = self._estimate(batch, values, after)  # per segment (T_k,), 0 at masked tokens
         numbers = self._quality(batch, values)
         if args.whiten:
@@ -204,8 +205,9 @@ class PPO(PolicyLearner):
             return self.args.value_coef * loss
 
         numbers = self.learn(batch, credit, costs, beside=beside, target=targets, value=old)
-        total = sum(self.ranks.gather(losses))
-        return numbers | {"value/loss": total / (self.args.epochs * self.args.minibatches)}
+        # Fewer steps than asked for where there are fewer trajectories than minibatches.
+        steps = self.args.epochs * len(batch.minibatches(self.args.minibatches, (self.args.seed,)))
+        return numbers | {"value/loss": sum(self.ranks.gather(losses)) / steps}
 
     def _learn_values(
         self, batch: Batch, targets: list[Tensor], old: list[Tensor], costs: Costs

@@ -21,18 +21,21 @@ from agentgym.wrappers.tokens import load_attribute
 from baselines.critic_prompt import ANSWER_END, Agent, State, answer, parse, value_prompt
 
 __all__ = [
+    "Answer",
     "Rationales",
     "Teacher",
+    "asked",
     "endpoint_teacher",
     "rate",
     "relay",
     "relay_rationale",
     "teacher_of",
-    "written",
+    "usable",
 ]
 
 # The rationale for a state, its answer at the end; None where the teacher has none to give.
 Teacher: TypeAlias = Callable[[State, Agent], str | None]
+Answer: TypeAlias = str | InfrastructureError | None  # a teacher's, or why its server gave none
 _TRIES = 2
 _WORKERS = 8
 
@@ -73,8 +76,21 @@ def teacher_of(name: str) -> Teacher:
     return teacher  # type: ignore[no-any-return]
 
 
-def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rationales:
-    """Ask a teacher about every state, several at a time.
+def asked(teacher: Teacher, states: Sequence[State], agent: Agent) -> list[Answer]:
+    """What a teacher answers about each state; several are asked about at a time."""
+
+    def ask(state: State) -> Answer:
+        try:
+            return teacher(state, agent)
+        except InfrastructureError as error:  # one lost call is no reason to lose the run
+            return error
+
+    with ThreadPoolExecutor(_WORKERS) as threads:
+        return list(threads.map(ask, states))
+
+
+def usable(answers: Sequence[Answer]) -> Rationales:
+    """Those of the answers to a batch's states that a critic can imitate.
 
     A text ends with its first closing tag; what a teacher writes after it is left out, as the critic stops there too.
 
@@ -82,15 +98,6 @@ def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rational
         InfrastructureError: the teacher's server failed at every state.
         UsageError: a teacher of one's own gave something else than text.
     """
-
-    def ask(state: State) -> str | InfrastructureError | None:
-        try:
-            return teacher(state, agent)
-        except InfrastructureError as error:  # one lost call is no reason to lose the run
-            return error
-
-    with ThreadPoolExecutor(_WORKERS) as threads:
-        answers = list(threads.map(ask, states))
     errors = [answer for answer in answers if isinstance(answer, InfrastructureError)]
     if errors and len(errors) == len(answers):
         raise errors[0]
@@ -104,8 +111,8 @@ def written(teacher: Teacher, states: Sequence[State], agent: Agent) -> Rational
     return Rationales(
         [n for n, _ in kept],
         [text for _, text in kept],
-        1 - len(kept) / len(states),
-        len(errors) / len(states),
+        1 - len(kept) / len(answers),
+        len(errors) / len(answers),
     )
 
 

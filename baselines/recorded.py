@@ -4,7 +4,8 @@ Whether old tokens may be trained on is a question of their **age**: how many up
 sampled them and the weights that are trained on them.
 
 - A reply may say which weights answered (`policy_version`, a number that grows by one with each update; trainers set
-  it). A trajectory is as old as its oldest reply. `agentgym run` sets none: then all are of the same weights.
+  it). A trajectory is as old as its oldest reply. `agentgym run` sets none: then all are of the same weights. Data in
+  which some replies say theirs and others do not is refused.
 - The newest weights in the data must be those of `--model`. That is not believed but measured: their recorded
   log-probs are computed again.
 - So at update u (from 0) a trajectory of version v is ``u + newest - v`` updates old. A run in which one would grow
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -114,7 +116,7 @@ class Recorded(Rollouts):
         Raises:
             UsageError: one would; some replies say their version and others do not.
         """
-        versions = [version_of(trajectory) for trajectory in self.kept]
+        versions = versions_of(self.kept)
         spread = max(versions) - min(versions)
         oldest = max(updates - 1, 0) + spread
         if oldest > max_age:
@@ -131,8 +133,9 @@ class Recorded(Rollouts):
         Raises:
             UsageError: they are not; there are no log-probs to tell it by.
         """
-        newest = max(map(version_of, self.kept))
-        of_newest = [t for t in self.kept if version_of(t) == newest][:_MEASURED]
+        versions = versions_of(self.kept)
+        newest = max(versions)
+        of_newest = [t for t, of in zip(self.kept, versions, strict=True) if of == newest][:_MEASURED]
         batch = batch_of([dataclasses.replace(t, extra=t.extra | {"group": 0}) for t in of_newest])
         scored, _ = actor.score(batch.rows, entropy=False)
         recorded = np.concatenate([of.numpy() for of in batch.on_tokens(batch.sampled)])
@@ -191,19 +194,26 @@ class Recorded(Rollouts):
             )
 
 
-def version_of(trajectory: Trajectory) -> int:
-    """Number of the oldest weights that answered in a trajectory; 0 where no reply says one.
+def versions_of(trajectories: Sequence[Trajectory]) -> list[int]:
+    """Number of the oldest weights that answered in each trajectory; 0 for all where no reply says one.
 
     Raises:
-        UsageError: versions that are no numbers.
+        UsageError: versions that are no whole numbers; some replies say theirs and others do not.
     """
-    told = {s.policy_version for segment in trajectory.segments for s in segment.sampled}
-    try:
-        return min((int(version) if version else 0 for version in told), default=0)
-    except ValueError:
+    told = [{s.policy_version for segment in t.segments for s in segment.sampled} for t in trajectories]
+    known: set[str] = set().union(*told)
+    if "" in known and len(known) > 1:
+        silent = next(t.id for t, versions in zip(trajectories, told, strict=True) if "" in versions)
         raise UsageError(
-            f"episode {trajectory.id}: expected policy versions that are whole numbers, got {sorted(told)}"
-        ) from None
+            f"expected every reply to say the version of its weights or none to, got {sorted(known - {''})} and, in "
+            f"episode {silent}, a reply without one: nobody can tell how old it is"
+        )
+    try:
+        numbers = [[int(version or 0) for version in versions] for versions in told]
+    except ValueError:
+        raise UsageError(f"expected policy versions that are whole numbers, got {sorted(known)}") from None
+    newest = max((number for of in numbers for number in of), default=0)
+    return [min(of, default=newest) for of in numbers]  # where nobody answered, nothing is old
 
 
 def open_data(args: RunArgs, live: Rollouts, learner: _Learner) -> Recorded:

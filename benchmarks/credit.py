@@ -66,9 +66,8 @@ class Player:
 
     def __init__(self, hops: int, compactions: int, seed: int) -> None:
         self.env = RelayEnv(hops=hops, choices=CHOICES)
-        self.rewrites = [
-            round(hops * k / (compactions + 1)) for k in range(1, compactions + 1)
-        ]  # after so many hops
+        # After so many hops
+        self.rewrites = [round(hops * k / (compactions + 1)) for k in range(1, compactions + 1)]
         if len(set(self.rewrites)) != compactions or hops in self.rewrites or 0 in self.rewrites:
             raise SystemExit(f"expected fewer compactions than hops, got {compactions} and {hops}")
         self.rng = np.random.default_rng(seed)

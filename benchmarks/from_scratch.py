@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,9 @@ def measure(arm: str, seed: int, model: Path, folder: Path, updates: int) -> dic
         "seed": seed,
         "start": curve[0],
         "end": float(np.mean(curve[-3:])),
-        "held_out_start": lines[0]["eval/return"],
-        "held_out": lines[-1]["eval/return"],
+        # Absent where every episode of the evaluation broke.
+        "held_out_start": lines[0].get("eval/return", math.nan),
+        "held_out": lines[-1].get("eval/return", math.nan),
         "delivered_start": delivered(out / "eval" / "step-000000"),
         "delivered": delivered(out / "eval" / f"step-{updates:06}"),
         "segments": lines[0]["rollout/segments"],

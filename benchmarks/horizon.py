@@ -97,9 +97,8 @@ class World:
 
     def __init__(self, hops: int, compactions: int) -> None:
         self.hops = hops
-        rewrites = [
-            round(hops * k / (compactions + 1)) for k in range(1, compactions + 1)
-        ]  # after so many hops
+        # After so many hops
+        rewrites = [round(hops * k / (compactions + 1)) for k in range(1, compactions + 1)]
         if len({0, hops, *rewrites}) != compactions + 2:
             raise SystemExit(f"expected fewer compactions than hops, got {compactions} and {hops}")
         kinds = [kind for hop in range(hops) for kind in (["summary", "hop"] if hop in rewrites else ["hop"])]
@@ -168,9 +167,8 @@ class Learner:
         self.summary = torch.from_numpy(np.where(world.summaries, world.number, 0) % summaries)
         self.rng = np.random.default_rng(seed)
         right = float(np.log(RIGHT / ((1 - RIGHT) / (DIRECTIONS - 1))))
-        self.turn = nn.Parameter(
-            (right * torch.eye(DIRECTIONS)).repeat(hops, 1, 1)
-        )  # (hops or 1, 4, 4) logits
+        # (hops or 1, 4, 4) logits
+        self.turn = nn.Parameter((right * torch.eye(DIRECTIONS)).repeat(hops, 1, 1))
         kept = ALL_KEPT ** (1 / max(1, int(world.summaries.sum())))
         keep = torch.tensor([0.0, float(np.log(kept / (1 - kept)))])
         self.keep = nn.Parameter(keep.repeat(summaries, 1))  # (summaries or 1, 2) logits

@@ -51,8 +51,9 @@ def row_of(folder: Path, goal: float) -> dict[str, Any]:
     """What one run's metrics say."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     lines = read_lines(folder / METRICS)
+    # An evaluation in which every episode broke tells no share, and leaves its cells empty.
     evaluated = [line for line in lines if "eval/resolved" in line]
-    first, last = evaluated[0], evaluated[-1]
+    first, last = lines[0].get("eval/resolved"), lines[-1].get("eval/resolved")
     minutes = {line["step"]: round(line["time/cpu_seconds"] / 60, 1) for line in lines}
     reached = next((line["step"] for line in evaluated if line["eval/resolved"] >= goal), None)
     played = [line["cost/environment_steps"] for line in lines if "cost/environment_steps" in line]
@@ -60,14 +61,18 @@ def row_of(folder: Path, goal: float) -> dict[str, Any]:
         "run": folder.name,
         "algorithm": config["algorithm"],
         "seed": config["seed"],
-        "start": round(first["eval/resolved"], 3),
-        "end": round(last["eval/resolved"], 3),
-        "interval": f"{last['eval/resolved_low']:.2f} to {last['eval/resolved_high']:.2f}",
+        "start": None if first is None else round(first, 3),
+        "end": None if last is None else round(last, 3),
+        "interval": None if last is None else _interval(lines[-1]),
         "goal_step": reached,
         "goal_cpu_min": None if reached is None else minutes[reached],
         "cpu_min": minutes[lines[-1]["step"]],
         "env_steps": int(played[-1]) if played else 0,
     }
+
+
+def _interval(line: dict[str, Any]) -> str:
+    return f"{line['eval/resolved_low']:.2f} to {line['eval/resolved_high']:.2f}"
 
 
 if __name__ == "__main__":

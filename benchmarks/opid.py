@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -337,9 +338,10 @@ def compared(
         table[arm][str(seed)] = {
             "resolved": float(np.mean([line["rollout/resolved"] for line in late])),
             "turns": float(np.mean([line["rollout/turns"] for line in late])),
-            "after": lines[-1]["eval/resolved"],
-            "turns after": lines[-1]["eval/turns"],
-            "began at": lines[0]["eval/resolved"],
+            # Absent where every episode of the evaluation broke: then so are the means over seeds.
+            "after": lines[-1].get("eval/resolved", math.nan),
+            "turns after": lines[-1].get("eval/turns", math.nan),
+            "began at": lines[0].get("eval/resolved", math.nan),
             "A_skill": float(np.mean([line.get("skill/absolute_advantage", 0.0) for line in lines[:-1]])),
             "steps": steps,
         }

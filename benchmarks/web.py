@@ -108,9 +108,8 @@ def usage() -> tuple[float, float]:
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         try:
-            cpu += sum(
-                process.cpu_times()[:4]
-            )  # its own, user and system, and that of children it has waited for
+            # Its own, user and system, and that of children it has waited for
+            cpu += sum(process.cpu_times()[:4])
             memory += process.memory_full_info().pss / 2**20
         except psutil.Error:  # ended meanwhile
             continue

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agentgym.credit.gae import Array, Credit, Mask, scatter, segment_gae
+from agentgym.credit.groups import differ
 from agentgym.errors import UsageError
 
 
@@ -78,7 +79,8 @@ def value_metrics(
 
     Returns:
         `value_mse`: mean squared error; `value_mse_constant`: the same of the mean return; `explained_variance`:
-        1 - Var(return - value) / Var(return), 0 where all returns are equal; `value_ece`: expected calibration error.
+        1 - Var(return - value) / Var(return), 0 where all returns are equal up to rounding (a millionth); `value_ece`:
+        expected calibration error.
         For that tokens are put into bins by value (beyond the range into the first or last one); it is the mean over
         tokens of the distance between mean value and mean return in their bin.
 
@@ -98,7 +100,7 @@ def value_metrics(
     return {
         "value_mse": float(np.mean((v - g) ** 2)),
         "value_mse_constant": spread,
-        "explained_variance": 1.0 - float((g - v).var()) / spread if spread > 0 else 0.0,
+        "explained_variance": 1.0 - float((g - v).var()) / spread if differ(g) else 0.0,
         "value_ece": float(gap.sum() / len(v)),
     }
 

@@ -1,5 +1,7 @@
 """`baselines.actor`: packed rows give what each row gives by itself, in numbers and in gradients."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -263,6 +265,18 @@ def test_layers_computed_again_give_the_same_gradients(make_actor):
     for other in found[1:]:
         for name, gradient in found[0].items():
             torch.testing.assert_close(other[name], gradient, atol=1e-4, rtol=1e-4)
+
+
+def test_recomputed_layers_have_no_dropout(tmp_path):
+    """Attention drops weights as a function, which no module tells of; what was sampled had none."""
+    folder = make_model(tmp_path, ["red green blue"], hidden=32, context=64)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.5}))
+    row = Row(np.arange(10) % 5, np.arange(10) > 3)
+    plain, again = (Actor(folder, device="cpu", recompute_layers=on) for on in (False, True))
+    wanted = plain.score([row])[0]
+    for grad in (False, True):
+        torch.testing.assert_close(again.score([row], grad=grad)[0], wanted, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("trainer", ["grpo", "ppo"])

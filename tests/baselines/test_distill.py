@@ -243,9 +243,8 @@ def test_a_hint_changes_what_stands_before_and_no_sampled_token(even_model):
         first = segment.sampled[0].start
         longer = len(told.ids) - segment.sampled[-1].stop
         assert told.ids[first + longer :].tolist() == plain.ids[first : segment.sampled[-1].stop].tolist()
-        word = (
-            batch.trajectories[n].prompt.split()[1].strip(".")
-        )  # data is a number, which the tokenizer does not know
+        # Data is a number, which the tokenizer does not know
+        word = batch.trajectories[n].prompt.split()[1].strip(".")
         text = learner.actor.tokenizer.decode(told.ids[: first + longer])
         assert word in text
         assert text.index("<unk>") > text.index(word), "the hint stands after the prompt"

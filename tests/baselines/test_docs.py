@@ -21,9 +21,8 @@ def test_every_number_is_documented_and_every_documented_number_is_logged(train,
         words = [*EVEN, "--model", even_model, *groups.split(), "--steps", 1, "--eval-episodes", 2]
         for line in train(trainer, *words, "--checkpoint-every", 0, "--out", tmp_path / trainer):
             logged |= {name for name in line if name != "step"}
-    per_solved = {
-        name for name in documented if name.endswith("_per_solved")
-    }  # a random model solves nothing
+    # A random model solves nothing
+    per_solved = {name for name in documented if name.endswith("_per_solved")}
     assert logged - documented == set()
     assert documented - logged == SOMETIMES | per_solved
     assert {f"cost/{name}_per_solved" for name in ("environment_steps", "generated_tokens")} <= per_solved

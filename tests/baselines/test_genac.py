@@ -3,14 +3,17 @@
 import importlib.util
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from agentgym.errors import UsageError
+from agentgym.errors import InfrastructureError, UsageError
 from agentgym.messages import assistant, system, user
 from agentgym.trajectory.records import Sampled, Segment, Step, Trajectory
 from baselines import checkpoints, genac
@@ -203,6 +206,84 @@ def test_a_teacher_that_says_nothing_usable_ends_the_run():
     learner.teacher = lambda state, agent: "no idea"
     with pytest.raises(UsageError, match="none for 1 states"):
         learner.update(batch_of([trajectory(segment(0, 2, reward=1.0), reward=1.0)]), Costs())
+
+
+class OneOfTwo(Ranks):
+    """A process of two, which are threads."""
+
+    def __init__(self, rank, parts, barrier):
+        self.rank, self.size, self._parts, self._barrier = rank, 2, parts, barrier
+
+    def gather(self, items):
+        self._parts[self.rank] = list(items)
+        self._barrier.wait(timeout=20)
+        together = [item for rank in range(2) for item in self._parts[rank]]
+        self._barrier.wait(timeout=20)
+        return together
+
+
+def imitated_by_two(*teachers, states=30):
+    """Stage 1 with a teacher for each of two processes: the steps that each of these takes, and what it logs."""
+    parts, barrier = {}, threading.Barrier(2)
+
+    learners = [by_hand(None, "--sft", 1) for _ in teachers]
+    spans = genac.Spans([], list(range(states)), [f"question {n}" for n in range(states)])
+
+    def stage(rank):
+        learner, steps = learners[rank], []
+        learner.teacher, learner.ranks = teachers[rank], OneOfTwo(rank, parts, barrier)
+        learner.critic = SimpleNamespace(imitate=lambda *step: steps.append(step[:2]) or {})
+        return steps, learner._imitate(spans, Costs())
+
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(stage, range(2)))
+
+
+def test_two_processes_imitate_the_same_rationales_each_of_which_was_asked_for_once():
+    """A teacher that samples answers each process in its own way: here with its rank, and malformed in other states.
+
+    States 0 to 14 are the first one's, without every third from 0 on; 15 to 29 the second one's, without 17, 20, ...
+    """
+    asked = []
+
+    def teacher(rank):
+        def say(state, agent):
+            asked.append(state)
+            return f"{rank} on {state}. <answer>5</answer>" if (state + rank) % 3 else "malformed"
+
+        return say
+
+    (first, numbers), second = imitated_by_two(teacher(0), teacher(1))
+    assert sorted(asked) == list(range(30))
+    assert second == (first, numbers)
+    assert [len(prompts) for prompts, _ in first] == [10, 10]  # 20 of at most 16 in a step
+    pairs = {pair for prompts, texts in first for pair in zip(prompts, texts, strict=True)}
+    assert pairs == {
+        (f"question {n}", f"{n // 15} on {n}. <answer>5</answer>") for n in range(30) if (n + n // 15) % 3
+    }
+    assert numbers["sft/states"] == 20
+    assert numbers["sft/dropped"] == pytest.approx(1 / 3)
+
+
+def test_a_server_that_fails_one_process_alone_does_not_end_the_run():
+    def down(state, agent):
+        raise InfrastructureError("the server is down")
+
+    (steps, numbers), other = imitated_by_two(lambda state, agent: "<answer>5</answer>", down, states=4)
+    assert other == (steps, numbers)
+    assert (numbers["sft/states"], numbers["sft/failed"]) == (2, 0.5)
+
+
+def test_outcomes_that_differ_by_rounding_are_the_same():
+    """Paid -.8, .1 and .7 in three segments: from the start on 0, where floats have .1 + .7 - .8 = -1.1e-16."""
+    learner = by_hand(critic := Said(0.0, 0.0, 0.0))
+    rewards = (-0.8, 0.1, 0.7)
+    segments = [
+        segment(n, 1, reward=reward, **({"cause": "compaction", "parent": n - 1} if n else {}))
+        for n, reward in enumerate(rewards)
+    ]
+    learner.update(batch_of([trajectory(*segments, reward=0.0)]), Costs())
+    assert critic.learnt == [0.0, 0.8, 0.7]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """GRPO's credit, its sampling, and an update beside one written out in plain torch."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,6 +128,24 @@ def test_dynamic_sampling_plays_new_groups_for_those_that_teach_nothing():
     assert vain.position == 6
 
 
+def test_what_is_missing_is_counted_in_groups_however_many_siblings_they_have():
+    """Recorded groups may be smaller than --group-size: of four groups wanted two of three siblings differ at first."""
+    learner = grpo.GRPO.__new__(grpo.GRPO)
+    learner.args = flags("grpo", *WORD, "--out", "x", "--groups", 4, "--group-size", 4, "--resample", 4)
+    returns = {
+        0: (1, 1, 1),
+        1: (0, 1, 1),
+        2: (0, 0, 0),
+        3: (1, 0, 0),
+        4: (0, 1, 1),
+        5: (1, 1, 0),
+        6: (0, 1, 0),
+    }
+    rollouts = FakeRollouts(returns)
+    assert [t.extra["group"] for t in learner.sample(rollouts)] == [n for n in (1, 3, 4, 5) for _ in range(3)]
+    assert rollouts.position == 6, "0 and 2 were played in vain, 6 was not needed"
+
+
 # -- the update --------------------------------------------------------------------------------------------------------
 
 
@@ -205,9 +224,8 @@ def test_the_first_model_holds_the_policy_back(even_model):
 
     def moved(coef):
         learner = learner_of(even_model, "--kl-coef", coef, "--kl-kind", "k2", "--max-grad-norm", 100)
-        learner.optimizer = torch.optim.SGD(
-            learner.actor.parameters(), 0.05
-        )  # 0.5 overshoots so steep a bowl
+        # 0.5 overshoots so steep a bowl
+        learner.optimizer = torch.optim.SGD(learner.actor.parameters(), 0.05)
         first = copy.deepcopy(learner.actor.model.state_dict())
         batch = played(learner)
         for _ in range(6):
@@ -218,6 +236,24 @@ def test_the_first_model_holds_the_policy_back(even_model):
     (far, _), (near, numbers) = moved(1e-6), moved(3.0)
     assert near < far
     assert numbers["policy/kl_reference"] > 0
+
+
+def test_the_divergence_counts_older_tokens_by_their_ratio():
+    """One token that has probability 1/2 now, had 1/6 when it was sampled, and 1/4 in the first model; weight 1."""
+    learner = grpo.GRPO.__new__(grpo.GRPO)
+    learner.settings = flags("grpo", *WORD, "--out", "x", "--kl-coef", 2)
+    now, then, first = (torch.tensor([p]).log() for p in (1 / 2, 1 / 6, 1 / 4))
+    learner.actor = SimpleNamespace(logprobs=lambda pack, hidden: (hidden, torch.zeros(1)))
+    pack = SimpleNamespace(row=torch.zeros(1, dtype=torch.long))
+    tokens = {"advantage": torch.zeros(1), "weight": torch.ones(1), "first": first}
+    k3 = np.log(2) - 1 / 2
+    for old, ratio in ({"old": then}, 3.0), ({}, 1.0):
+        logp = now.clone().requires_grad_()
+        loss, stats = learner._policy_loss(pack, logp, tokens | old)
+        loss.backward()
+        assert loss.item() == pytest.approx(2 * ratio * k3, rel=1e-5)
+        assert stats["kl_reference"] == pytest.approx(ratio * k3, rel=1e-5)
+        assert logp.grad.item() == pytest.approx(2 * ratio * (1 - 1 / 2), rel=1e-5)
 
 
 @pytest.mark.parametrize(

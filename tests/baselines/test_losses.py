@@ -183,7 +183,13 @@ class TestValueLoss:
         assert values.grad.tolist() == [0.0]
 
     def test_options_go_together(self):
-        for options in ({"clip": 0.2}, {"old_values": ONE}, {"clip": 0.0, "old_values": ONE}):
+        nan = float("nan")
+        for options in (
+            {"clip": 0.2},
+            {"old_values": ONE},
+            {"clip": 0.0, "old_values": ONE},
+            {"clip": nan, "old_values": ONE},
+        ):
             with pytest.raises(UsageError, match="clip > 0 together with old_values"):
                 real.value_loss(ONE, ONE, ONE, **options)
 
@@ -195,18 +201,25 @@ class TestKL:
         assert losses.kl(*pair, "k1").item() == pytest.approx(LN(2))
         assert losses.kl(*pair, "k2").item() == pytest.approx(LN(2) ** 2 / 2)
         assert losses.kl(*pair, "k3").item() == pytest.approx(LN(2) - 0.5)
+        # Sampled where the token had 1/6: it counts three times, and so does its gradient, 1 - 1/2.
+        logprobs = pair[0].requires_grad_()
+        estimate = losses.kl(logprobs, pair[1], "k3", old_logprobs=t(LN(1 / 6)))
+        estimate.backward()
+        assert estimate.item() == pytest.approx(3 * (LN(2) - 0.5))
+        assert logprobs.grad.item() == pytest.approx(1.5)
 
-    def test_what_their_means_and_gradients_are(self, losses):
+    @pytest.mark.parametrize("sampler", [None, (-0.3, 0.9, 0.1)], ids=["on-policy", "older weights"])
+    def test_what_their_means_and_gradients_are(self, losses, sampler):
         """Papers 15, over all three outcomes of a categorical policy: exact means and gradients of its logits."""
         logits = t(0.5, -1.0, 0.2).requires_grad_()
         reference = torch.log_softmax(t(0.0, 0.3, -0.4), -1)
+        old = None if sampler is None else torch.log_softmax(t(*sampler), -1)
 
         def mean(kind):
             logprobs = torch.log_softmax(logits, -1)
-            estimate = losses.kl(logprobs, reference, kind)
-            expected = (
-                logprobs.exp().detach() * estimate
-            ).sum()  # over sampled tokens: no gradient through sampling
+            estimate = losses.kl(logprobs, reference, kind, old_logprobs=old)
+            # Over sampled tokens: no gradient through sampling
+            expected = ((logprobs.detach() if old is None else old).exp() * estimate).sum()
             return expected.item(), torch.autograd.grad(expected, logits)[0].numpy()
 
         logprobs = torch.log_softmax(logits, -1)
@@ -324,6 +337,8 @@ def test_a_trace_cut_in_pieces_has_the_same_gradient(losses):
         ({"kind": "gspo"}, "rows with kind='gspo' and only there"),
         ({"rows": torch.tensor([0])}, "rows with kind='gspo' and only there"),
         ({"dual_clip": 0.5}, "dual_clip > 1"),
+        ({"dual_clip": math.nan}, "dual_clip > 1"),
+        ({"clip_high": math.nan}, "clip_low and clip_high >= 0"),
         ({"dual_clip": 3.0, "kind": "sao"}, "none with kind='sao'"),
         ({"clip_low": -0.1}, "clip_low and clip_high >= 0"),
         ({"importance": t(1, 2)}, r"one shape \(M,\)"),

@@ -218,6 +218,8 @@ def test_scale_and_clip(model):
     assert np.allclose(np.concatenate(learner._tamed(gained)), [11**-0.5, -3 * 11**-0.5, 1, -3 * 11**-0.5])
     learner.args = flags(*EVEN, "--out", "x", "--skill-scale", "std")
     assert learner._tamed([np.zeros(2)])[0].tolist() == [0, 0]
+    equal = [np.array([0.3, 0.1 + 0.2])]  # but for rounding: divided by that they would be 1e16
+    assert learner._tamed(equal)[0].tolist() == equal[0].tolist()
 
 
 def test_groups_over_steps(model):

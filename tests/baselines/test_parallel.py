@@ -72,9 +72,8 @@ def test_two_processes_learn_what_one_would(trainer, extra, train, even_model, t
     for a, b in zip(one, two, strict=True):
         assert a.keys() == b.keys()
         for name in a:
-            if not name.startswith(
-                ("time/", "speed/", "memory/", "cost/trained", "cost/critic")
-            ):  # shared prefixes
+            # Shared prefixes
+            if not name.startswith(("time/", "speed/", "memory/", "cost/trained", "cost/critic")):
                 assert b[name] == pytest.approx(a[name], rel=1e-3, abs=1e-4), name
     states = [checkpoints.load(tmp_path / name / "checkpoints" / "step-000002.pt") for name in ("one", "two")]
     assert states[0]["position"] == states[1]["position"]

@@ -142,6 +142,16 @@ def test_the_warm_up_leaves_the_policy_alone(even_model):
     assert not equal(critic, learner.critic.modules)
 
 
+def test_the_loss_of_a_shared_critic_is_a_mean_over_the_steps_that_were_taken(even_model):
+    """Three rollouts make three minibatches of the eight that are asked for. The head says 0 and learns at rate 0."""
+    words = "--critic shared --minibatches 8 --epochs 2 --lr 0 --critic-lr 0 --bootstrap never"
+    learner = learner_of(even_model, *words.split())
+    batch = played(learner, 3)
+    wanted = np.mean([0.5 * batch.returns[n] ** 2 for n in range(3)])  # V = 0, so each step's loss is G^2 / 2
+    assert wanted > 0
+    assert learner.update(batch, Costs())["value/loss"] == pytest.approx(wanted)
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,7 +8,7 @@ from agentgym.envs.relay import RelayEnv
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.messages import assistant, user
 from baselines.critic_prompt import Agent, State, parse
-from baselines.rationales import endpoint_teacher, rate, relay, relay_rationale, teacher_of, written
+from baselines.rationales import asked, endpoint_teacher, rate, relay, relay_rationale, teacher_of, usable
 from benchmarks.genac_worlds import walk_value
 from tests.policies.fake_server import FakeServer, completion
 
@@ -68,13 +68,13 @@ def test_what_is_unusable_is_dropped_and_counted():
     said = iter(["Good. <answer>8</answer> and more", "no answer", None, "<answer>12</answer>"])
     states = [State((user(f"{n}"),)) for n in range(4)]
     texts = dict(zip(states, said, strict=True))
-    kept = written(lambda state, agent: texts[state], states, AGENT)
+    kept = usable(asked(lambda state, agent: texts[state], states, AGENT))
     assert (kept.states, kept.texts, kept.dropped) == ([0], ["Good. <answer>8</answer>"], 0.75)
 
 
 def test_an_answer_behind_a_stray_closing_tag_is_none():
     """The critic would stop at the tag, so the words up to it are all that could be imitated."""
-    kept = written(lambda state, agent: "I end with </answer>. <answer>7</answer>", [State(())], AGENT)
+    kept = usable(["I end with </answer>. <answer>7</answer>"])
     assert (kept.states, kept.dropped) == ([], 1.0)
 
 
@@ -84,15 +84,15 @@ def test_a_call_that_fails_is_dropped_and_counted():
             raise InfrastructureError("the server is down")
         return "Good. <answer>8</answer>"
 
-    kept = written(teacher, [State((), turns=n) for n in range(4)], AGENT)
+    kept = usable(asked(teacher, [State((), turns=n) for n in range(4)], AGENT))
     assert (kept.states, kept.dropped, kept.failed) == ([0], 0.75, 0.75)
     with pytest.raises(InfrastructureError, match="is down"):
-        written(teacher, [State((), turns=1), State((), turns=2)], AGENT)
+        usable(asked(teacher, [State((), turns=1), State((), turns=2)], AGENT))
 
 
 def test_a_teacher_that_writes_no_text_is_told():
     with pytest.raises(UsageError, match=r"to write text, or None, got 0\.7"):
-        written(lambda state, agent: 0.7, [State(())], AGENT)
+        usable(asked(lambda state, agent: 0.7, [State(())], AGENT))
 
 
 def test_an_endpoint_is_asked_the_critics_question_twice_at_most():

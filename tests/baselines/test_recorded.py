@@ -11,7 +11,7 @@ from agentgym.trajectory.store import TrajectoryStore, to_dict
 from baselines import checkpoints, cloning, run
 from baselines.flags import arguments, worlds
 from baselines.parallel import Ranks
-from baselines.recorded import Recorded, version_of
+from baselines.recorded import Recorded, versions_of
 from baselines.rollouts import Mixture, Rollouts
 from tests.baselines.conftest import EVEN, WORD, flags, lines
 from tests.baselines.test_distill import run as distil
@@ -110,6 +110,12 @@ def test_the_first_update_is_that_of_the_tokens_as_sampled(trainer, recorded, ev
         (4, 4, ["7", "9"], r"age 5 \(2 of it within the data\), .* --steps 3 or"),
         (1, 1, ["7", "9"], r"age 2 \(2 of it within the data\), and --max-age is 1; give a larger"),
         (1, 4, ["main"], "whole numbers, got"),
+        (
+            1,
+            9,
+            ["7", ""],
+            r"every reply to say .* or none to, got \['7'\] and, in episode .*/1, a reply without",
+        ),
     ],
 )
 def test_age(steps, max_age, versions, message, recorded, tmp_path):
@@ -126,7 +132,24 @@ def test_a_trajectory_is_as_old_as_its_oldest_reply(recorded):
     replies = [sampled for segment in trajectory.segments for sampled in segment.sampled]
     for number, reply in enumerate(replies):
         reply.policy_version = str(10 - number)
-    assert version_of(trajectory) == 11 - len(replies)
+    assert versions_of([trajectory]) == [11 - len(replies)]
+
+
+def test_a_trajectory_in_which_only_some_replies_say_their_version_is_refused(recorded):
+    trajectory = next(t for t in TrajectoryStore(recorded) if sum(len(s.sampled) for s in t.segments) > 1)
+    replies = [sampled for segment in trajectory.segments for sampled in segment.sampled]
+    replies[0].policy_version = "7"
+    with pytest.raises(UsageError, match="a reply without one"):
+        versions_of([trajectory])
+
+
+def test_an_episode_in_which_nobody_answered_is_not_old(recorded):
+    first, second, *_ = TrajectoryStore(recorded)
+    for segment in first.segments:
+        for sampled in segment.sampled:
+            sampled.policy_version = "7"
+    second.segments = []
+    assert versions_of([first, second]) == [7, 7]
 
 
 def refused(train, message, *words):
@@ -187,7 +210,7 @@ def test_what_a_training_run_kept_is_data_for_the_weights_that_played_it(even_mo
     train("grpo", *words, "--steps", 3, "--lr", 0.05, "--keep-rollouts", 1, "--out", tmp_path / "kept")
     rollouts = tmp_path / "kept" / "rollouts"
     kept = list(TrajectoryStore(rollouts / "step-000002"))
-    assert {version_of(trajectory) for trajectory in kept} == {2}
+    assert set(versions_of(kept)) == {2}
     train("grpo", *words, "--steps", 1, "--data", rollouts / "step-000000", "--out", tmp_path / "first")
     refused(train, "that --model itself sampled", "--model", even_model, "--data", rollouts / "step-000002",
             "--out", tmp_path / "third")  # fmt: skip

@@ -308,6 +308,8 @@ def test_nothing_to_train_on_is_an_error():
 def test_replies_that_never_end():
     with pytest.raises(UsageError, match="all 3 were cut off at --max-new-tokens 7 and all returns are 0"):
         check_truncation([played(reason="length", reward=0.0, resolved=False)] * 3, 7)
+    with pytest.raises(UsageError, match=r"all returns are 0\.3"):  # .1 + .2 differs from .3 by rounding only
+        check_truncation([played(reason="length", reward=r, resolved=False) for r in (0.3, 0.1 + 0.2)], 7)
     told = check_truncation([played(reason="length", reward=r) for r in (0.0, 1.0)], 7)
     assert told == "100% of the replies were cut off at --max-new-tokens 7", (
         "some were paid: that can be learnt from"
@@ -358,8 +360,17 @@ def test_numbers_of_a_batch():
 
     # 3 of 4 valid: Wilson's interval of 1 in 3 at 95 % is 0.0615 to 0.7923.
     numbers = evaluation_metrics(batch)
+    assert numbers["eval/broken"] == 0.25
+    assert numbers["eval/return"] == pytest.approx(1 / 3)
     assert numbers["eval/resolved_low"] == pytest.approx(0.0615, abs=1e-4)
     assert numbers["eval/resolved_high"] == pytest.approx(0.7923, abs=1e-4)
+
+
+def test_an_evaluation_that_broke_says_nothing_of_the_policy():
+    assert evaluation_metrics([played(reward=None, error="gone", resolved=None)] * 2) == {
+        "eval/episodes": 2.0,
+        "eval/broken": 1.0,
+    }
 
 
 def test_costs_per_solved_task():

@@ -117,9 +117,8 @@ def test_steps_on_their_tokens(c):
         Segment(
             0, token_ids=[1] * 5, mask=[0, 1, 1, 0, 1], sampled=[Sampled(0, 1, 3, 0), Sampled(1, 4, 5, 1)]
         ),
-        Segment(
-            1, token_ids=[1] * 3, mask=[0, 0, 1], sampled=[Sampled(0, 1, 3, 2)]
-        ),  # its first token left out
+        # Its first token left out
+        Segment(1, token_ids=[1] * 3, mask=[0, 0, 1], sampled=[Sampled(0, 1, 3, 2)]),
         Segment(2, token_ids=[1], mask=[1], sampled=[Sampled(0, 0, 1, None)]),
     ]
     rows = c.spread_steps(segments, [2, -1, 7])

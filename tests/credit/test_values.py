@@ -38,6 +38,11 @@ def test_a_constant_predictor_and_an_oracle(c):
     assert c.value_metrics([0.2, 0.4], [1, 1])["explained_variance"] == 0.0  # no variance to explain
 
 
+def test_returns_that_differ_by_rounding_have_no_variance_to_explain(c):
+    # .1 + .2 is .30000000000000004: a variance of 7e-34, and 1 - .1 / 7e-34 would be far below all numbers.
+    assert c.value_metrics([0.5, 0.1, 0.9], [0.3, 0.1 + 0.2, 0.3])["explained_variance"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
