@@ -161,7 +161,7 @@ def cheater_in_text() -> Cheater:
 
 def row_of(run: str) -> dict[str, Any]:
     """What one run's folder holds, in numbers."""
-    trajectories = list({t.id: t for t in TrajectoryStore(run)}.values())
+    trajectories = list(TrajectoryStore(run).latest().values())
     return {
         "run": Path(run).name,
         "episodes": len(trajectories),
