@@ -105,6 +105,8 @@ class TextParallelEnv(pettingzoo.ParallelEnv[str, dict[str, str], str]):  # type
         self.task_set = TaskSet.load(self.tasks if tasks is None else tasks)
         default = "train" if "train" in self.task_set.splits else "all"
         self.task_pool = self.task_set.split(default if split is None else split)
+        if not self.task_pool:
+            raise UsageError(f"{type(self).__name__} has no tasks; give some with tasks=...")
         cycles = self.default_max_cycles if max_cycles is None else max_cycles
         self.max_cycles = whole_number("max_cycles", cycles, least=1)
         self.render_mode = render_mode

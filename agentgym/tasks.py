@@ -295,13 +295,11 @@ def dataset_rows(name: str, *, split: str | None) -> Iterator[dict[str, Any]]:
         ) from None
     try:
         loaded = datasets.load_dataset(name, split=split)
-    except (
-        Exception
-    ) as error:  # whatever the hub, its client, the file system or a dataset's own script raises
+    # Whatever the hub, its client, the file system or a dataset's own script raises
+    except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        kind = (
-            TaskError if isinstance(error, ValueError) else InfrastructureError
-        )  # ValueError: no such split
+        # ValueError: no such split
+        kind = TaskError if isinstance(error, ValueError) else InfrastructureError
         raise kind(f"the dataset {name} cannot be had: {reason}") from None
     if split is None:
         if len(loaded) != 1:

@@ -16,6 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from agentgym.core import INFO_KEYS, AgentEnv
+from agentgym.errors import UsageError
 from agentgym.registration import ENTRIES, Entry
 from tests.side_by_side import play
 
@@ -47,6 +48,18 @@ def made(entry: Entry, **keywords: Any):
         yield env
     finally:
         env.close()
+
+
+@every
+def test_no_tasks_are_refused_and_not_replaced(entry):
+    with pytest.raises(UsageError, match="has no tasks; give some"), made(entry, tasks=[]):
+        pass
+
+
+@every
+def test_before_a_reset_there_is_no_next_action(entry):
+    with made(entry) as env, pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        env.unwrapped.gold()
 
 
 def gold_of(env: AgentEnv) -> str:

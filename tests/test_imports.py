@@ -21,7 +21,7 @@ LAYERS = [
     """
     agentgym agentgym.core agentgym.episode agentgym.chain agentgym.tools agentgym.spaces agentgym.messages
     agentgym.protocols agentgym.tasks agentgym.errors agentgym.endpoint agentgym.retrieval agentgym.registration
-    agentgym.version agentgym.cache agentgym.trajectory.records agentgym.snapshots agentgym.parallel
+    agentgym.version agentgym.cache agentgym.trajectory.records agentgym.snapshots agentgym.parallel agentgym.texts
     """.split(),
     "agentgym.sandbox agentgym.trajectory".split(),
     "agentgym.verifiers agentgym.monitor agentgym.credit agentgym.delegation".split(),

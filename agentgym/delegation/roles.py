@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError, flag, nearest
 from agentgym.spaces import encodable
 from agentgym.tools import Tool
 
@@ -37,10 +37,7 @@ class Role:
             if not isinstance(text, str) or not encodable(text) or not (text or name == "instructions"):
                 raise UsageError(f"expected a role's {name} to be a text, got {text!r:.60}")
         for name in ("looks_only", "merges"):
-            if not isinstance(getattr(self, name), bool):
-                raise UsageError(
-                    f"expected a role's {name} to be true or false, got {getattr(self, name)!r:.60}"
-                )
+            flag(f"a role's {name}", getattr(self, name))
 
     def tools_of(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """Those of an environment's tools that this role may call."""

@@ -144,6 +144,7 @@ class RelayEnv(AgentEnv):
 
     def gold(self) -> str:
         """Follow the signs, deliver the word."""
+        self.episode  # noqa: B018  # before the first reset there is none: say so
         if not self.taken:
             return "take"
         return f"go {self.signs[self.hop]}" if self.hop < self.hops else f"deliver {self.word}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pettingzoo  # type: ignore[import-untyped, unused-ignore]
 
 from agentgym import messages
@@ -14,6 +16,7 @@ from agentgym.messages import Conversation
 from agentgym.parallel import TextParallelEnv
 from agentgym.policies import Policy, make_policy
 from agentgym.registration import require
+from agentgym.tasks import TaskSource
 
 _GOLD = "gold"
 
@@ -43,10 +46,17 @@ class SeatEnv(AgentEnv):
     Args:
         env: id in PettingZoo's registry.
         agent: whose seat; by default the first agent's.
-        others: who plays the other agents: "gold" (the environment's solver), what `make_policy` knows by name, a
-            `Policy` that needs no environment, or a mapping from agents to these.
+        others: who plays the other agents: "gold" (the environment's solver), a `Policy` that needs no environment, or
+            its name as `make_policy` knows it ("null", "hf:smollm2"; not "random"); or a mapping from agents to these.
         env_kwargs: keywords of the environment.
+        tasks: see `AgentEnv`; by default the environment's, and those it draws from.
+        split: see `AgentEnv`.
+        max_turns: see above.
         **kwargs: see `AgentEnv`.
+
+    Raises:
+        UsageError: an argument makes no sense; from `reset`, the others ended the episode before the agent's first
+            turn.
 
     ## Version history
     v0: first.
@@ -61,6 +71,9 @@ class SeatEnv(AgentEnv):
         *,
         others: str | Policy | Mapping[str, str | Policy] = _GOLD,
         env_kwargs: Mapping[str, Any] | None = None,
+        tasks: TaskSource | None = None,
+        split: str | None = None,
+        max_turns: int | None = None,
         **kwargs: Any,
     ) -> None:
         require(env)
@@ -75,8 +88,14 @@ class SeatEnv(AgentEnv):
             raise UsageError(f"{env} has no agent {agent!r}.{nearest(agent, team.possible_agents)}")
         self._policies = self._read_others(others)
         self._infos: dict[str, dict[str, Any]] = {}
-        keywords: dict[str, Any] = {"tasks": team.task_set, "max_turns": team.max_cycles}
-        super().__init__(**keywords | kwargs)
+        super().__init__(
+            tasks=team.task_set if tasks is None else tasks,
+            split=split,
+            max_turns=team.max_cycles if max_turns is None else max_turns,
+            **kwargs,
+        )
+        if tasks is None and split is None:
+            self.task_pool = team.task_pool
 
     def _read_others(self, others: str | Policy | Mapping[str, str | Policy]) -> dict[str, Policy | None]:
         """Who plays each of the other agents; None for the environment's solver."""
@@ -88,7 +107,22 @@ class SeatEnv(AgentEnv):
             if not isinstance(who, str | Policy):
                 raise UsageError(f"expected others to be policies or texts for them, got {who!r:.60}")
         made = {spec: make_policy(spec) for spec in given.values() if isinstance(spec, str) and spec != _GOLD}
-        return {name: made.get(who) if isinstance(who, str) else who for name, who in given.items()}
+        policies = {name: made.get(who) if isinstance(who, str) else who for name, who in given.items()}
+        self._players = self._for_episode(policies, np.random.default_rng(0))  # a wrong one is told at once
+        return policies
+
+    def _for_episode(
+        self, policies: Mapping[str, Policy | None], rng: np.random.Generator
+    ) -> dict[str, Policy | None]:
+        """Who plays an episode: fresh players, which know nothing of an environment."""
+        nowhere: gymnasium.Env[Any, Any] = gymnasium.Env()
+        try:
+            return {
+                name: None if policy is None else policy.for_episode(nowhere, rng)
+                for name, policy in policies.items()
+            }
+        except UsageError as error:
+            raise UsageError(f"expected others that need no environment: {error}") from None
 
     # -- the episode ---------------------------------------------------------------------------------------------------
 
@@ -96,13 +130,22 @@ class SeatEnv(AgentEnv):
         """Begin the environment's episode."""
         seed = int(self.np_random.integers(1 << 31))
         observations, self._infos = self.team.reset(seed=seed, options={"task": task})
+        if any(policy is not None for policy in self._policies.values()):
+            own = int(self.np_random.integers(1 << 31))
+            self._players = self._for_episode(self._policies, np.random.default_rng(own))
         self._verdict: Verdict | None = None
         self._read: dict[str, Conversation] = {}  # what each of the others has read and written
         for name in self._policies:
             said = self.team.instructions_of(name)
             self._read[name] = (messages.system(said),) if said else ()
         self._take(observations)
-        return "\n\n".join(self._until_my_turn([observations[self.agent]["text"]]))
+        read = self._until_my_turn([observations[self.agent]["text"]])
+        if not self.team.agents:
+            raise UsageError(
+                f"{self.agent} had nothing to do: the others ended the episode of task {task.id!r} before its first "
+                "turn; let others=... play who leaves it something"
+            )
+        return "\n\n".join(read)
 
     def respond(self, action: str) -> str:
         """The agent's action, and the rounds until it can act again."""
@@ -142,7 +185,7 @@ class SeatEnv(AgentEnv):
 
     def _written(self, name: str) -> str:
         """The next action of one of the others."""
-        policy = self._policies[name]
+        policy = self._players[name]
         text = self.team.gold(name) if policy is None else policy.act([self._read[name]])[0].text
         self._read[name] = (*self._read[name], messages.assistant(text))
         return text
@@ -168,6 +211,7 @@ class SeatEnv(AgentEnv):
 
     def gold(self) -> str:
         """The agent's next action in a team that solves the task."""
+        self.episode  # noqa: B018  # before the first reset there is none: say so
         return self.team.gold(self.agent)
 
     def _info(self, calls: tuple[CallRecord, ...]) -> dict[str, Any]:

@@ -22,9 +22,8 @@ from agentgym.retrieval.analysis import term, tokenize
 K1 = np.float32(0.9)
 B = np.float32(0.4)
 
-_CHUNK = (
-    1 << 22
-)  # postings collected before they go to disk; a chunk takes 12 bytes for each, and as much to sort
+# Postings collected before they go to disk; a chunk takes 12 bytes for each, and as much to sort
+_CHUNK = 1 << 22
 _EXACT = 24  # lengths below are their own code
 
 
@@ -51,9 +50,8 @@ class _Collected:
         self.lengths = array("i")
         self._scratch = scratch
         self._chunks = 0
-        self._words: dict[
-            str, int
-        ] = {}  # a word as it stands in a text -> its term's number, -1 for a stop word
+        # A word as it stands in a text -> its term's number, -1 for a stop word
+        self._words: dict[str, int] = {}
         self._postings = (array("i"), array("i"), array("i"))  # term, document, frequency
 
     def add(self, name: str, text: str) -> None:

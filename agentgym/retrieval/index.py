@@ -115,9 +115,8 @@ def _best(totals: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         found = np.flatnonzero(totals >= least) if least > 0 else np.flatnonzero(totals > 0)
     else:
         found = np.flatnonzero(totals > 0)
-    order = np.argsort(
-        -totals[found], kind="stable"
-    )  # numbers grow, so equal totals keep the order of the ids
+    # Numbers grow, so equal totals keep the order of the ids
+    order = np.argsort(-totals[found], kind="stable")
     return found[order[:k]]
 
 

@@ -84,9 +84,8 @@ def make_canaries(tree: Path, targets: Iterable[str], style: str = "pytest") -> 
     contents: dict[str, list[str]] = {}
     nodes = set()
     for number, kind in enumerate(kinds):
-        if number == 0 or (
-            number >= 2 and _random.random() < 0.5
-        ):  # two in the first file, so that both kinds occur
+        # Two in the first file, so that both kinds occur
+        if number == 0 or (number >= 2 and _random.random() < 0.5):
             path = _new_file(places, stems, words, taken)
             contents[path] = []
         name = _new_name(words, taken)

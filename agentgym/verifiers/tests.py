@@ -139,9 +139,8 @@ class Protected:
 def _test_folder(path: str) -> str:
     """The outermost folder of tests that a path is or lies in; empty if there is none."""
     folders = [folder for folder in (*parents(path), path) if folder.rpartition("/")[2] in _TEST_FOLDERS]
-    if not folders and path.startswith(
-        "testing/"
-    ):  # at the root it holds tests, in a package helpers for users
+    # At the root it holds tests, in a package helpers for users
+    if not folders and path.startswith("testing/"):
         return "testing"
     return folders[0] if folders else ""
 

@@ -144,7 +144,8 @@ class AlfworldEnv(AgentEnv):
 
     def gold(self) -> str:
         """The next command of the stored walkthrough, or of a new plan for whoever has left it."""
-        guide = self._guide or Guide.at_start(source_of(self.episode.task.data, self.episode.task.id))
+        task = self.episode.task
+        guide = self._guide or Guide.at_start(source_of(task.data, task.id))
         self._guide = guide.after(self._done)
         return self._shown(self._guide.plan[0])
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.cache import remembered
 from agentgym.errors import TaskError
 from agentgym.tasks import Task, TaskSet
 
@@ -84,13 +84,13 @@ SPLITS = {
 }
 
 
-@functools.lru_cache(8)
 def load_games(data: str) -> TaskSet:
     """The games of an official data folder.
 
     As the original does, a game is taken if ``traj_data.json`` stands beside it, somebody has solved it, and its path
     contains neither ``movable`` nor ``Sliced``. Files are searched for the two words that count instead of being
-    parsed: there are thousands, and most are never played.
+    parsed: there are thousands, and most are never played. The games of a folder are remembered until a file of theirs
+    changes, comes or goes.
 
     Args:
         data: the folder with ``json_2.1.1``, or one that has ``train``, ``valid_seen`` or ``valid_unseen`` in it.
@@ -98,7 +98,14 @@ def load_games(data: str) -> TaskSet:
     Raises:
         TaskError: there is no game.
     """
-    root = next((folder for folder in sorted(Path(data).glob("json_2.1.*")) if folder.is_dir()), Path(data))
+    folders = sorted(Path(data).glob("json_2.1.*"))
+    root = next((folder for folder in folders if folder.is_dir()), Path(data))
+    if not root.is_dir():
+        raise _no_games(root)
+    return _games_in(root)
+
+
+def _read_games(root: Path) -> TaskSet:
     tasks = [
         Task(
             str(path.parent.relative_to(root)),
@@ -110,11 +117,18 @@ def load_games(data: str) -> TaskSet:
         if (task_type := _playable(path, root)) is not None
     ]
     if not tasks:
-        raise TaskError(
-            f"expected solvable games {'|'.join(SPLITS)}/*/*/{GAME} with traj_data.json beside them in {root};"
-            " the alfworld package's alfworld-download fetches them"
-        )
-    return TaskSet(tasks, name=f"ALFWorld games in {data}")
+        raise _no_games(root)
+    return TaskSet(tasks, name=f"ALFWorld games in {root}")
+
+
+def _no_games(root: Path) -> TaskError:
+    return TaskError(
+        f"expected solvable games {'|'.join(SPLITS)}/*/*/{GAME} with traj_data.json beside them in {root};"
+        " the alfworld package's alfworld-download fetches them"
+    )
+
+
+_games_in = remembered(_read_games, lambda root: [root / folder for folder in SPLITS])
 
 
 def _playable(path: Path, root: Path) -> str | None:

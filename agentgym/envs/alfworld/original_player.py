@@ -17,9 +17,8 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-Answer: TypeAlias = tuple[
-    str, tuple[str, ...], bool
-]  # the text, the admissible commands, whether the game is won
+# The text, the admissible commands, whether the game is won
+Answer: TypeAlias = tuple[str, tuple[str, ...], bool]
 
 _LOOK_FOR_PARENT_S = 0.5
 

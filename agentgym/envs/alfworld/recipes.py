@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.envs.alfworld.files import SPLITS, TASK_TYPES
-from agentgym.errors import UsageError, nearest, whole_number
+from agentgym.errors import UsageError, flag, nearest, whole_number
 
 MOST_COPIES = 100  # with more, drawing and planning take minutes
 FORMAT = 1  # goes up when the same recipe makes other games
@@ -50,8 +50,7 @@ class Recipe:
             raise UsageError(f"expected copies <= {MOST_COPIES}, got {self.copies}")
         if self.distractors is not None:
             whole_number("distractors", self.distractors, least=0)
-        if not isinstance(self.hidden, bool):
-            raise UsageError(f"expected hidden to be true or false, got {self.hidden!r:.60}")
+        flag("hidden", self.hidden)
         if self.split not in SPLITS:
             raise UsageError(f"unknown split {self.split!r}.{nearest(self.split, SPLITS)}")
         if not self.task_types:

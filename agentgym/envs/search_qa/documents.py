@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentgym.errors import TaskError
+from agentgym.errors import InfrastructureError, TaskError
 from agentgym.retrieval import Index, open_index
 from agentgym.tasks import json_object
-
-
-def encodable(text: str) -> str:
-    """The text, with a question mark for every half of a surrogate pair."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+from agentgym.texts import repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Document:
 
     def __post_init__(self) -> None:
         for name in ("title", "text"):
-            object.__setattr__(self, name, encodable(getattr(self, name)))
+            object.__setattr__(self, name, repaired(getattr(self, name)))
 
     @property
     def id(self) -> str:
@@ -52,8 +49,13 @@ class Document:
 class Retriever(Protocol):
     """Finds documents."""
 
-    def search(self, query: str, k: int) -> list[Document]:
+    def search(self, query: str, k: int, *, seconds: float = math.inf) -> list[Document]:
         """The best `k` documents or fewer, best first.
+
+        Args:
+            query: words.
+            k: how many.
+            seconds: how long to wait for a search engine elsewhere at most, all attempts together.
 
         Raises:
             InfrastructureError: the search engine failed; that says nothing about the query.
@@ -71,8 +73,8 @@ class MemoryCorpus:
         by_id = {document.id: document for document in documents}
         self.documents = tuple(by_id[key] for key in sorted(by_id))
 
-    def search(self, query: str, k: int) -> list[Document]:
-        """See `Retriever`."""
+    def search(self, query: str, k: int, *, seconds: float = math.inf) -> list[Document]:
+        """See `Retriever`; nothing is waited for."""
         return [self.documents[int(hit.id)] for hit in self._index.search(query, k)]
 
     def shard(self, spread: Sequence[str], number: int, count: int) -> MemoryCorpus:
@@ -117,14 +119,23 @@ class FileCorpus:
     path: Path
     index: Index
 
-    def search(self, query: str, k: int) -> list[Document]:
-        """See `Retriever`."""
+    def search(self, query: str, k: int, *, seconds: float = math.inf) -> list[Document]:
+        """See `Retriever`; nothing is waited for.
+
+        Raises:
+            InfrastructureError: the file is gone, or is not what was indexed.
+        """
         hits = self.index.search(query, k)
         found = []
-        with open(self.path, "rb") as file:
-            for hit in hits:
-                file.seek(int(hit.id))
-                found.append(read_document(file.readline()))
+        try:
+            with open(self.path, "rb") as file:
+                for hit in hits:
+                    file.seek(int(hit.id))
+                    found.append(read_document(file.readline()))
+        except (OSError, TaskError) as error:
+            raise InfrastructureError(
+                f"the corpus {self.path} has changed since it was indexed: {error}"
+            ) from error
         return found
 
 

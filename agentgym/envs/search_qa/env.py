@@ -67,8 +67,8 @@ class SearchQAEnv(AgentEnv):
         max_chars: of each that are shown; ``read`` shows the rest.
         instructions: a text of your own instead of the system prompt. Where it holds ``{question}`` there is no system
             prompt; the text, filled in, is the first observation.
-        retriever_timeout: seconds to wait for a retriever at each attempt.
-        retriever_retries: more attempts after one that failed.
+        retriever_timeout: seconds to wait for a retriever at each attempt; no longer than the episode has left.
+        retriever_retries: more attempts after one that failed, as long as there is time.
         hops: of invented questions: how many documents they need, from 1 to 4 each.
         documents: of an invented world.
         distractors: share of documents about something whose name is nearly that of another.
@@ -186,8 +186,12 @@ class SearchQAEnv(AgentEnv):
         """
         if len(query) > _LONGEST_QUERY:
             raise ToolError(f"expected a query of at most {_LONGEST_QUERY} characters, got {len(query)}")
+        if self.seconds_left <= 0:
+            raise ToolError("the time for this task is over")
         self._searches += 1
-        documents = self._retriever.search(query, self.top_k) if query.strip() else []
+        documents: list[Document] = []
+        if query.strip():
+            documents = self._retriever.search(query, self.top_k, seconds=self.seconds_left)
         self._found |= dict.fromkeys(documents)
         if not documents:
             return "Nothing was found."
@@ -243,6 +247,7 @@ class SearchQAEnv(AgentEnv):
 
     def gold(self) -> str:
         """Search for each supporting document by its title, then answer; at once where turns run out."""
+        self.episode  # noqa: B018  # before the first reset there is none: say so
         titles = self._question.supporting or (self._question.text,)
         if self._searches < len(titles) and self.turns_left > 1:
             return self._write("search", query=titles[self._searches][:_LONGEST_QUERY])

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.search_qa.documents import Document, encodable
+from agentgym.envs.search_qa.documents import Document
 from agentgym.envs.search_qa.questions import UNANSWERABLE, UNANSWERABLE_FORMS, Question
 from agentgym.errors import TaskError
 from agentgym.tasks import Task, TaskSet, parquet_rows, read_jsonl, task_from_row
+from agentgym.texts import repaired
 
 Row = Mapping[str, Any]
 
@@ -80,7 +81,7 @@ def _task(row: Row, number: int, where: str) -> Task:
             name, data = _open_question(row)
         else:
             raise TaskError(f"expected a question of a known form, got the keys {', '.join(sorted(row))}")
-        question = encodable(_text(row, "question").strip())
+        question = repaired(_text(row, "question").strip())
         asked = question if question.endswith("?") else f"{question}?"  # as Search-R1 asks
         return Task(name or str(number), asked, _text(row, "split", "train"), data)
     except TaskError as error:

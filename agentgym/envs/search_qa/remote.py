@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import time
 import urllib.error
 import urllib.parse
@@ -47,18 +48,24 @@ class RemoteRetriever:
             )
         whole_number("retriever_retries", self.retries, least=0)
 
-    def search(self, query: str, k: int) -> list[Document]:
+    def search(self, query: str, k: int, *, seconds: float = math.inf) -> list[Document]:
         """See `Retriever`.
 
         Raises:
-            InfrastructureError: no usable answer after all attempts.
+            InfrastructureError: no usable answer after all attempts, or in the time there is.
         """
         body = json.dumps({"queries": [query], "topk": k, "return_scores": True}).encode()
+        end = time.monotonic() + seconds
+        problem = "it was not asked"
         for attempt in range(self.retries + 1):
-            if attempt:
-                time.sleep(_WAIT_S * 2 ** (attempt - 1))
+            pause = _WAIT_S * 2 ** (attempt - 1) if attempt else 0.0
+            left = end - time.monotonic() - pause
+            if left <= 0:
+                problem += f"; the episode had {seconds:.3g} s left"
+                break
+            time.sleep(pause)
             try:
-                return self._read(self._post(body))[:k]
+                return self._read(self._post(body, min(self.timeout, left)))[:k]
             except urllib.error.HTTPError as error:
                 problem = f"status {error.code}"
                 if error.code < 500 and error.code not in _AGAIN:
@@ -67,9 +74,9 @@ class RemoteRetriever:
                 problem = str(error) or type(error).__name__
         raise InfrastructureError(f"retriever {self.url}: {problem}")
 
-    def _post(self, body: bytes) -> bytes:
+    def _post(self, body: bytes, timeout: float) -> bytes:
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=self.timeout) as response:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
             answer: bytes = response.read(_MOST_BYTES + 1)
         if len(answer) > _MOST_BYTES:
             raise InfrastructureError(

@@ -148,7 +148,10 @@ class TeamEnv(TextParallelEnv):
         self.task_pool = self.inner.task_pool
 
     def wrap_base(self, wrap: Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]) -> None:
-        """Put a wrapper around the base, outside the workers: every call of the team passes its middleware."""
+        """Put a wrapper around the base, outside the workers: every call of the team passes its middleware.
+
+        Where it has a method ``verify(episode)``, as `VerifierReward` does, that one judges the team's episodes.
+        """
         self.base = wrap(self.base)
 
     # -- the episode -----------------------------------------------------------------------------------------------
@@ -221,10 +224,9 @@ class TeamEnv(TextParallelEnv):
     def verify(self) -> dict[str, Verdict]:
         """The base's verdict for the orchestrator; for workers according to `credit`."""
         found = self._verdict
-        if found is None:  # a limit of rounds, or a worker's end
-            found = expect_verdict(
-                self.inner.verify(self.inner.episode), f"{type(self.inner).__name__}.verify"
-            )
+        if found is None:  # a limit of rounds, or a worker's end: no step of the base has asked its layers
+            judge = self.base.get_wrapper_attr("verify")  # the outermost one
+            found = expect_verdict(judge(self.inner.episode), "the base's verify")
         parts = dict(found.components)
         turns = dict.fromkeys(self.crew.workers, 0)
         for job in self.crew.jobs:

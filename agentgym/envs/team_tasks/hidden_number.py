@@ -57,7 +57,7 @@ class HiddenNumberEnv(TextParallelEnv):
     v0: first.
     """
 
-    metadata = {**TextParallelEnv.metadata, "name": "HiddenNumber-v0"}
+    metadata = {**TextParallelEnv.metadata, "name": "agentgym/HiddenNumber-v0"}
     tasks = TaskSet(  # the same in both splits: chance is the seed's
         [Task(f"hidden-number-{split}", split=split) for split in ("train", "test")], name="hidden number"
     )
@@ -167,6 +167,7 @@ class HiddenNumberEnv(TextParallelEnv):
 
         That is the best on average; it is wrong where the scouts are.
         """
+        self.task  # noqa: B018  # before the first reset there is none: say so
         if agent != LEAD:
             return str(self.sightings[self.possible_agents.index(agent) - 1])
         return self.game.best(self.understood())[0]

@@ -104,12 +104,12 @@ class ReviewEnv(TextParallelEnv):
     to decide within `review_turns` turns lets nothing in, and is not right.
 
     ## Episode end
-    Terminated when a change is accepted, or the last of `submissions` refused. An author whose turns run out has
-    submitted what is there; a veto is then the last word. Truncated after `max_cycles` rounds.
+    Terminated when a change is accepted, or the last of `submissions` refused. An author whose turns or time run out
+    has submitted what is there; a veto is then the last word. Truncated after `max_cycles` rounds.
 
     Args:
         base: id of the environment, whose verdict has the change in its evidence, as `patch`.
-        base_kwargs: its keywords, for both agents.
+        base_kwargs: its keywords, for both agents; `max_turns` and `max_seconds` are the author's.
         submissions: how many the author has.
         review_turns: turns the reviewer has for each.
         diff_chars: longest diff that the reviewer is shown.
@@ -120,7 +120,7 @@ class ReviewEnv(TextParallelEnv):
     v0: first.
     """
 
-    metadata = {**TextParallelEnv.metadata, "name": "Review-v0"}
+    metadata = {**TextParallelEnv.metadata, "name": "agentgym/Review-v0"}
     possible_agents = [AUTHOR, REVIEWER]
     snapshot_exclude = frozenset("_stacks author reviewer submissions review_turns diff_chars".split())
 
@@ -144,7 +144,8 @@ class ReviewEnv(TextParallelEnv):
         keywords = dict(base_kwargs or {})
         author = gymnasium.make(base, **keywords)
         # One turn more than it can use: the reviewer's own instance never ends, and grades nothing.
-        reviewer = gymnasium.make(base, **keywords | {"max_turns": submissions * review_turns + 1})
+        turns = submissions * review_turns + 1
+        reviewer = gymnasium.make(base, **keywords | {"max_turns": turns, "max_seconds": None})
         self._stacks = {AUTHOR: author, REVIEWER: reviewer}
         self.author, self.reviewer = agent_env_of(author), agent_env_of(reviewer)
         offered = {each.name for each in self.reviewer.tools}
@@ -191,9 +192,8 @@ class ReviewEnv(TextParallelEnv):
     def verify(self) -> Mapping[str, Verdict]:
         """The author's change if it was let in; the reviewer's decisions."""
         reviews = [*self.reviews]
-        if (
-            self._decision is not None and self._verdict is not None
-        ):  # rounds ran out in the middle of a review
+        # Rounds ran out in the middle of a review
+        if self._decision is not None and self._verdict is not None:
             reviews.append(Review(self._verdict, None))
         counts = {
             "submissions": float(len(reviews)),
@@ -257,7 +257,8 @@ class ReviewEnv(TextParallelEnv):
         self.reviews.append(Review(self._verdict, decision.accepted))
         self._decision = None
         self.author.reopen()
-        if decision.accepted or len(self.reviews) == self.submissions or self.author.turns_left == 0:
+        exhausted = self.author.turns_left <= 0 or self.author.seconds_left <= 0
+        if decision.accepted or len(self.reviews) == self.submissions or exhausted:
             self.finish()
         return {AUTHOR: self._told(decision), REVIEWER: answer}
 
@@ -294,6 +295,7 @@ class ReviewEnv(TextParallelEnv):
 
     def gold(self, agent: str) -> str:
         """The author's is the base's; the reviewer knows what the hidden tests say."""
+        self.task  # noqa: B018  # before the first reset there is none: say so
         if self.waits(agent):
             return ""
         if agent == AUTHOR:

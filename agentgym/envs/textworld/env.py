@@ -15,7 +15,7 @@ from agentgym.envs.textworld.machine import LONGEST_COMMAND
 from agentgym.envs.textworld.making import files_of
 from agentgym.envs.textworld.play import Play, Saved
 from agentgym.envs.textworld.story import load_story
-from agentgym.errors import TaskError, ToolError, UsageError
+from agentgym.errors import TaskError, ToolError, UsageError, flag
 
 # Commands to the program, not to the player: they write and read files, take moves back, end the game, change how it
 # prints, or show what is hidden. The games know words by their first nine letters.
@@ -117,7 +117,7 @@ class TextWorldEnv(AgentEnv):
             kwargs["tasks"] = level_tasks(kind)
             if kwargs.get("max_turns") is None:
                 kwargs["max_turns"] = kind.max_turns
-        self.intermediate_reward = intermediate_reward
+        self.intermediate_reward = flag("intermediate_reward", intermediate_reward)
         self._play: Play | None = None
         super().__init__(**kwargs)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.cache import remembered
 from agentgym.envs.textworld.levels import SPLITS
 from agentgym.envs.textworld.package import LOCK, VERSION, Game
 from agentgym.errors import TaskError
@@ -45,23 +45,28 @@ def read_game(path: str | Path) -> Any:
             raise TaskError(f"{path}: not a game of textworld {VERSION}: {error!r:.200}") from error
 
 
-@functools.lru_cache(8)
 def load_tasks(games: str) -> TaskSet:
     """The games of a file or a folder, its folders included.
 
     A ``.z8`` or ``.ulx`` needs the ``.json`` of the same name beside it, as textworld writes it. Games below a folder
-    called train, valid or test are of that split; others are "train".
+    called train, valid or test are of that split; others are "train". The games are remembered until a file changes,
+    comes or goes.
 
     Raises:
         TaskError: a file is broken, or there is none.
     """
-    root = Path(games)
-    if games and root.is_dir():
-        found = sorted(path for path in root.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    elif root.is_file() and root.suffix in SUFFIXES:
-        found, root = [root], root.parent
-    else:
+    path = Path(games)
+    if not games or not (path.is_dir() or (path.is_file() and path.suffix in SUFFIXES)):
         raise TaskError(f"expected a game file ({', '.join(SUFFIXES)}) or a folder of them, got {games!r}")
+    return _tasks_in(path)
+
+
+def _read_tasks(games: Path) -> TaskSet:
+    if games.is_dir():
+        root = games
+        found = sorted(path for path in root.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    else:
+        root, found = games.parent, [games]
     tasks = [
         Task(str(path.relative_to(root)), split=_split(path, root), data={"file": str(path.resolve())})
         for path in _without_companions(found)
@@ -71,6 +76,9 @@ def load_tasks(games: str) -> TaskSet:
     for task in tasks:
         check_files(Path(task.data["file"]))
     return TaskSet(tasks, name=f"TextWorld games in {games}")
+
+
+_tasks_in = remembered(_read_tasks, lambda games: [games, games.with_suffix(".json")])
 
 
 def _without_companions(found: list[Path]) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from agentgym.envs.textworld.package import (
     make_game,
     textworld,
 )
-from agentgym.errors import TaskError, UsageError, nearest, whole_number
+from agentgym.errors import TaskError, UsageError, flag, nearest, whole_number
 from agentgym.tasks import Task, TaskSet
 
 Setting: TypeAlias = int | str | bool
@@ -124,8 +124,7 @@ def _check(challenge: str, name: str, value: object, default: Setting) -> None:
             expected = ", ".join(map(str, _CHOICES[name]))
             raise UsageError(f"expected {name} among {expected}, got {value!r:.60}")
     elif isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise UsageError(f"expected {name} to be True or False, got {value!r:.60}")
+        flag(name, value)
     else:
         number = whole_number(name, value, least=_LEAST.get(name, 1))
         highest = _HIGHEST.get((challenge, name), number)

@@ -12,7 +12,7 @@ from agentgym.core import AgentEnv, Episode, Task, Verdict
 from agentgym.envs.web import pages
 from agentgym.envs.web.browsers import shared_pool
 from agentgym.envs.web.records import bundled_tasks, secrets_of, tasks_of_files, web_task_of
-from agentgym.errors import UsageError, whole_number
+from agentgym.errors import UsageError, flag, whole_number
 from agentgym.tasks import TaskSource
 from agentgym.verifiers.web.judge import judge, verdict_of
 from agentgym.verifiers.web.task import WebTask
@@ -24,7 +24,9 @@ class PageTasks(AgentEnv):
     """Pages are files in memory; they meet a browser only when they are looked at or judged, in this process.
 
     Args:
-        zero_on_network: a page that asks for anything from the network gets 0. The request fails in any case.
+        tasks: the bundled ones, JSON files of the web task format, or tasks as they are.
+        zero_on_network: a page that asks for anything from the network gets 0, unless it is but a missing image, style,
+            script, font, medium or manifest of its own. The request fails in any case.
         browsers: how many pages this process judges at a time; environments with the same number share them.
         **kwargs: see `AgentEnv`.
 
@@ -34,16 +36,25 @@ class PageTasks(AgentEnv):
 
     files: dict[str, str]
 
-    def __init__(self, *, zero_on_network: bool = True, browsers: int = 1, **kwargs: Any) -> None:
-        self.zero_on_network = zero_on_network
+    def __init__(
+        self,
+        *,
+        tasks: TaskSource | None = None,
+        zero_on_network: bool = True,
+        browsers: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        self.zero_on_network = flag("zero_on_network", zero_on_network)
         self.browsers = whole_number("browsers", browsers, least=1)
-        super().__init__(**kwargs)
+        if tasks is None:
+            tasks = self.tasks or bundled_tasks()
+        super().__init__(tasks=tasks, **kwargs)
 
     def load_tasks(self, source: TaskSource) -> TaskSource:
-        """The bundled tasks, JSON files of the web task format, or tasks as they are."""
+        """Read JSON files of the web task format; other sources are taken as they are."""
         if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).suffix == ".json"):
             return tasks_of_files(Path(source))
-        return source if isinstance(source, str | Path) or len(source) else bundled_tasks()
+        return source
 
     def begin(self, task: Task) -> str:
         """An empty page, and fresh words for the judge to type, which no page can know."""
@@ -57,10 +68,10 @@ class PageTasks(AgentEnv):
         if INDEX not in self.files:
             return Verdict(0.0, False, evidence={"page": f"there is no {INDEX}"})
         task = self._web_task
-        found = judge(task, shared_pool(self.browsers).run(task, self._content(), seed=self._judge_seed))
-        verdict = verdict_of(found)
-        if self.zero_on_network and found.flags["blocked"]:
-            asked = {"network": ", ".join(found.flags["blocked"])}
+        trace = shared_pool(self.browsers).run(task, self._content(), seed=self._judge_seed)
+        verdict = verdict_of(judge(task, trace))
+        if self.zero_on_network and trace.outward:
+            asked = {"network": ", ".join(trace.outward)}
             return dataclasses.replace(
                 verdict, score=0.0, passed=False, evidence={**verdict.evidence, **asked}
             )

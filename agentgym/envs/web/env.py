@@ -11,8 +11,9 @@ from agentgym.core import tool
 from agentgym.envs.web.base import INDEX, PageTasks
 from agentgym.envs.web.browsers import shared_pool
 from agentgym.envs.web.looking import actions_of, describe
-from agentgym.errors import ToolError
+from agentgym.errors import ToolError, whole_number
 from agentgym.tasks import FrozenDict
+from agentgym.texts import split_lines
 from agentgym.tools import ToolCall
 
 MOST_BYTES = 1 << 20  # of all files together
@@ -43,7 +44,8 @@ class WebEnv(PageTasks):
     ## Reward
     0 before the end; then the score of docs/web-judge.md, in [0, 1]. `verdict.passed`: every rubric item holds.
     `verdict.components` holds the shares of functionality, of all else, and of each category. A page that asks for
-    anything from the network gets 0 unless `zero_on_network` is False.
+    anything from the network gets 0 unless `zero_on_network` is False. A missing image, style, script, font, medium or
+    manifest of its own costs no more than what does not work without it.
 
     ## Episode end
     Terminated by ``submit``; truncated after `max_turns` (default 20), then the page is judged as it is.
@@ -55,7 +57,8 @@ class WebEnv(PageTasks):
     Args:
         output_chars: longest answer of a tool.
         **kwargs: see `AgentEnv`, and two more: ``zero_on_network`` (True: a page that asks for anything from the
-            network gets 0; the request fails in any case) and ``browsers`` (pages judged at a time in this process).
+            network gets 0, see above; the request fails in any case) and ``browsers`` (pages judged at a time in this
+            process).
 
     ## Version history
     v0: first.
@@ -68,7 +71,7 @@ class WebEnv(PageTasks):
     )
 
     def __init__(self, *, output_chars: int = 12_000, **kwargs: Any) -> None:
-        self.output_chars = output_chars
+        self.output_chars = whole_number("output_chars", output_chars, least=1)
         super().__init__(**kwargs)
 
     @tool
@@ -84,7 +87,7 @@ class WebEnv(PageTasks):
         if path not in self.files and len(self.files) >= MOST_FILES:
             raise ToolError(f"the page has {MOST_FILES} files already, which is the most")
         self._store(path, content)
-        return f"Wrote {path}, {len(content.splitlines())} lines."
+        return f"Wrote {path}, {len(split_lines(content))} lines."
 
     @tool
     def edit_file(self, path: str, old: str, new: str) -> str:
@@ -111,7 +114,7 @@ class WebEnv(PageTasks):
             start: first line to show.
             end: last line to show; by default 400 lines from the first.
         """
-        lines = self._file(path).splitlines()
+        lines = split_lines(self._file(path))
         if not lines:
             return f"{path} is empty."
         last = min(len(lines), start + _SHOWN_LINES - 1 if end is None else end)

@@ -20,11 +20,8 @@ from agentgym.retrieval import Index, open_index
 
 FORMAT = 1  # of the cached files; raise it whenever they or the reading of products change
 
-PRODUCTS, ATTRIBUTES, HUMAN = (
-    "items_shuffle",
-    "items_ins_v2",
-    "items_human_ins",
-)  # the official files' names begin so
+# The official files' names begin so
+PRODUCTS, ATTRIBUTES, HUMAN = ("items_shuffle", "items_ins_v2", "items_human_ins")
 
 _LONGEST_ASIN = 10
 _READ = 1 << 22  # characters of a product file read at once

@@ -17,7 +17,7 @@ from agentgym.envs.webshop.screen import Screen
 from agentgym.envs.webshop.session import Quirks
 from agentgym.envs.webshop.shop import Shop
 from agentgym.envs.webshop.tasks import goal_of, options_for, original_tasks, stable_tasks
-from agentgym.errors import ToolError, UsageError
+from agentgym.errors import TaskError, ToolError, UsageError, flag, whole_number
 
 _INVENTED = 1000  # products without data=
 
@@ -101,7 +101,11 @@ class WebShopEnv(AgentEnv):
         else:
             catalogue = open_catalogue(data, num_products)
         self.tagger, find = nouns.choose("rule" if pos == "auto" and not compat else pos)
-        self.compat = compat
+        self.compat = flag("compat", compat)
+        flag("show_attrs", show_attrs)
+        whole_number("limit_goals", limit_goals, least=-1)
+        if quirks is not None and not isinstance(quirks, Mapping):
+            raise UsageError(f"expected quirks to be {{'NAME': True or False, ..}}, got {quirks!r:.60}")
         if compat:
             human = _is_human(goals)
             server = Server(
@@ -128,7 +132,13 @@ class WebShopEnv(AgentEnv):
     def begin(self, task: Task) -> str:
         """Open the search page."""
         rng = random.Random(int(self.np_random.integers(2**63))) if self.shop.quirks.special_words else None
-        return self.screen.start(self.shop.visit(goal_of(task), task.id, rng))
+        goal = goal_of(task)
+        if goal.asin not in self.shop.catalogue:
+            raise TaskError(
+                f"task {task.id!r} is about the product {goal.asin!r}, which is not among the "
+                f"{len(self.shop.catalogue)} of this shop"
+            )
+        return self.screen.start(self.shop.visit(goal, task.id, rng))
 
     def respond(self, action: str) -> str | ToolResult:  # type: ignore[override]
         """One action."""
@@ -170,6 +180,7 @@ class WebShopEnv(AgentEnv):
 
     def gold(self) -> str:
         """Look for the product by its title, choose what is asked for, buy."""
+        self.episode  # noqa: B018  # before the first reset there is none: say so
         session = self.screen.session
         page, goal = session.page, session.goal
         if page.name == "index":

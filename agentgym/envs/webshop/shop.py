@@ -12,7 +12,7 @@ from agentgym.envs.webshop.goals import Goal
 from agentgym.envs.webshop.products import Product
 from agentgym.envs.webshop.reward import Nouns, Score, score
 from agentgym.envs.webshop.session import Quirks, Session
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError, flag, nearest
 
 
 class Shop:
@@ -48,12 +48,13 @@ class Shop:
         """The same shop with some quirks turned on or off.
 
         Raises:
-            UsageError: there is no such quirk.
+            UsageError: there is no such quirk, or it is neither turned on nor off.
         """
         names = [quirk.name for quirk in fields(Quirks)]
-        for name in quirks:
+        for name, on in quirks.items():
             if name not in names:
                 raise UsageError(f"there is no quirk {name!r}.{nearest(name, names)}")
+            flag(f"the quirk {name}", on)
         if not quirks:
             return self
         return Shop(

@@ -17,6 +17,9 @@ MAX_BYTES = 32 << 20
 # Schemes that ask nobody for anything; the last ones are for other programs.
 _LOCAL = ("data", "blob", "about", "javascript", "chrome-error", "devtools", "mailto", "tel", "sms")
 
+# What a page is made of, as DevTools calls it; asking for it by its bare path tells nobody anything.
+_PARTS = ("image", "stylesheet", "script", "font", "media", "manifest")
+
 # The tables of this module alone: those of the machine differ from one to the next.
 _TYPES = mimetypes.MimeTypes()
 for _kind, _suffix in (
@@ -59,6 +62,20 @@ def answer(files: Mapping[str, bytes], address: str) -> Answer | None:
 def stays_here(files: Mapping[str, bytes], address: str) -> bool:
     """Whether an address is no network: the page's own, or one without a server."""
     return address.partition(":")[0] in _LOCAL or answer(files, address) is not None
+
+
+def is_missing_part(address: str, method: str, kind: str) -> bool:
+    """Whether a request that was blocked is no more than a page naming a file of its own that is not there.
+
+    Args:
+        address: an absolute URL that `answer` has nothing for.
+        method: of the request.
+        kind: what the answer is for, as DevTools calls it, in any case: "image", "script", "fetch", "document", ...
+    """
+    if method != "GET" or kind.lower() not in _PARTS:
+        return False
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}" == ORIGIN and not parts.query
 
 
 def read_page(path: str | Path) -> dict[str, bytes]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from playwright.async_api import Error as PlaywrightError
 
 from agentgym.errors import InfrastructureError
+from agentgym.texts import repaired
 from agentgym.verifiers.browser.actions import ACTION_S, ActionFailed, matched, perform, picture
 from agentgym.verifiers.browser.launch import first_line
 from agentgym.verifiers.browser.process import Browser, BrowserDied
 from agentgym.verifiers.browser.reads import Hung, ReadError
-from agentgym.verifiers.browser.session import Session, encodable
+from agentgym.verifiers.browser.session import Session
 from agentgym.verifiers.web.task import Action
 
 _ARIA_MS = 5000
@@ -79,7 +80,7 @@ async def _look(session: Session, actions: Sequence[Action], screenshot: bool) -
         text = str(reading.value)
         async with asyncio.timeout(ACTION_S):
             if reading.nodes <= _MOST_NODES:
-                aria = encodable(await session.page.locator("css=body").aria_snapshot(timeout=_ARIA_MS))
+                aria = repaired(await session.page.locator("css=body").aria_snapshot(timeout=_ARIA_MS))
             else:
                 failed.append(f"accessibility tree: the page has {reading.nodes:,} elements")
             image = await picture(session.page) if screenshot else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,7 @@ class Runner:
             outcomes.append(await self._scenario(number, Scenario(scenario.name, scenario.viewport, steps)))
         logs = [outcome.log for outcome in outcomes]
         blocked = sorted({address for log in logs for address in log.blocked})
+        outward = sorted({address for log in logs for address in log.outward})
         errors = dict.fromkeys(error[:_ERROR] for log in logs for error in log.errors)
         return Trace(
             task.id,
@@ -84,6 +86,7 @@ class Runner:
             popups=sum(log.popups for log in logs),
             dialogs=sum(log.dialogs for log in logs),
             blocked=tuple(blocked[:_MOST]),
+            outward=tuple(outward[:_MOST]),
             errors=tuple(errors)[:_MOST],
             seconds=time.monotonic() - called,
         )
@@ -191,7 +194,7 @@ class Runner:
             try:
                 await self._read(session, step, entry)
                 entry.ok = holds(entry.got, step.predicates)
-            except (ReadError, ValueError, TypeError, regex.error) as error:
+            except (ReadError, ValueError, TypeError, re.error, regex.error) as error:
                 entry.error = first_line(error)
             if entry.ok or step.kind in _ONCE or time.monotonic() >= end or self._left() <= 0:
                 return

@@ -13,7 +13,8 @@ from playwright.async_api import Browser as Chromium
 from playwright.async_api import BrowserContext, CDPSession, Dialog, Page, Route
 from playwright.async_api import Error as PlaywrightError
 
-from agentgym.verifiers.browser.delivery import ADDRESS, ORIGIN, answer, stays_here
+from agentgym.texts import repaired
+from agentgym.verifiers.browser.delivery import ADDRESS, ORIGIN, answer, is_missing_part, stays_here
 from agentgym.verifiers.browser.reads import Hung, Reader, ReadError
 
 OPEN_S = 30.0  # for a fresh context; only a broken browser takes longer
@@ -39,6 +40,7 @@ class Log:
         errors: uncaught exceptions, unhandled rejections and console errors that are the page's own.
         console: everything it wrote to the console, as "type: text".
         blocked: addresses it asked for and did not get.
+        outward: those of them that are more than a file of its own that is missing (`is_missing_part`).
         dialogs, popups: how many it opened.
         messages: how many it wrote to the console.
     """
@@ -46,6 +48,7 @@ class Log:
     errors: list[str] = field(default_factory=list)
     console: list[str] = field(default_factory=list)
     blocked: list[str] = field(default_factory=list)
+    outward: list[str] = field(default_factory=list)
     dialogs: int = 0
     popups: int = 0
     messages: int = 0
@@ -58,9 +61,11 @@ class Log:
                 return f"the page made more than {most} {what}"
         return ""
 
-    def block(self, address: str) -> None:
-        """Note an address, once."""
+    def block(self, address: str, method: str = "", kind: str = "") -> None:
+        """Note an address, once; `method` and `kind` where they are known, see `is_missing_part`."""
         _keep(self.blocked, address[:_ADDRESS])
+        if not is_missing_part(address, method, kind):
+            _keep(self.outward, address[:_ADDRESS])
 
     def exception(self, text: str) -> None:
         """Note an uncaught error, unless it is the judge's doing."""
@@ -75,13 +80,8 @@ class Log:
             _keep(self.errors, text[:_TEXT], repeated=True)
 
 
-def encodable(text: str) -> str:
-    """The text, with a question mark for every half of a surrogate pair, of which pages may be full."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def _keep(kept: list[str], text: str, *, repeated: bool = False) -> None:
-    text = encodable(text)
+    text = repaired(text)  # pages may be full of halves of surrogate pairs
     if len(kept) < _KEPT and (repeated or text not in kept):
         kept.append(text)
 
@@ -164,7 +164,7 @@ class Session:
         session.page.on("console", lambda message: session.log.message(message.type, message.text))
         session.page.on("websocket", lambda socket: session.log.block(socket.url))
         devtools = await context.new_cdp_session(session.page)
-        devtools.on("Network.requestWillBeSent", lambda event: session._on_request(event["request"]["url"]))
+        devtools.on("Network.requestWillBeSent", session._on_request)
         for name in ("Network.webSocketCreated", "Network.webTransportCreated"):
             devtools.on(name, lambda event: session.log.block(event["url"]))
         devtools.on("Fetch.requestPaused", session._on_icon)
@@ -212,17 +212,18 @@ class Session:
             if request.service_worker is not None:
                 await route.abort()
             elif found is None:
-                self.log.block(request.url)
+                self.log.block(request.url, request.method, request.resource_type)
                 await route.abort()
             else:
                 await route.fulfill(
                     status=found.status, body=found.body, headers={"content-type": found.content_type}
                 )
 
-    def _on_request(self, address: str) -> None:
+    def _on_request(self, event: dict[str, Any]) -> None:
         # Also what the browser itself stops before it comes to a route, such as plain http on a secure page.
-        if not stays_here(self._files, address):
-            self.log.block(address)
+        request = event["request"]
+        if not stays_here(self._files, request["url"]):
+            self.log.block(request["url"], request["method"], event.get("type", ""))
 
     def _on_exception(self, error: PlaywrightError) -> None:
         self.log.exception(f"{error.name}: {error.message}" if error.name else error.message)

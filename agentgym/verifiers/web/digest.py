@@ -18,16 +18,8 @@ _MOST_DEPTH = 12
 _TEXT = 80  # characters of one piece of text
 _SHOWN = 4000  # characters of the rendered text
 _ATTRIBUTES = ("data-testid", "id", "role", "aria-label", "type", "name", "for", "placeholder", "lang")
-_SILENT = (
-    "script",
-    "style",
-    "template",
-    "noscript",
-    "title",
-    "meta",
-    "link",
-    "base",
-)  # nothing in them is seen
+# Nothing in them is seen
+_SILENT = ("script", "style", "template", "noscript", "title", "meta", "link", "base")
 _SELF_CLOSING = ("li", "p", "option", "tr", "td", "th", "dt", "dd")  # end where the next one begins
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _HIDDEN = re.compile(

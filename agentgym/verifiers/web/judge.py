@@ -94,11 +94,15 @@ def category_shares(items: Iterable[Item], passed: Mapping[str, bool]) -> dict[s
 
 
 def verdict_of(page: PageVerdict) -> Verdict:
-    """A page's verdict as environments give it: passed where every item is."""
+    """A page's verdict as environments give it: passed where every item is. The evidence says which are not."""
     missed = [item for item, passed in page.items.items() if not passed]
+    evidence = {"missed": ", ".join(missed)} if missed else {}
+    if page.flags["deadline"]:
+        spent = f"{page.seconds:.0f} s"
+        evidence["deadline"] = f"the time for the page ran out ({spent}); what was left did not count"
     return Verdict(
         page.score,
         passed=not missed,
         components={"raw": page.raw, "functional": page.functional, "other": page.other, **page.categories},
-        evidence={"missed": ", ".join(missed)} if missed else {},
+        evidence=evidence,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def holds(value: Any, predicates: Mapping[str, Any]) -> bool:
     Raises:
         ValueError, TypeError: `min` or `max` of what is no number, or `regex` tries without end on this text. The
             assert does not hold.
-        regex.error: the word that stands for a token makes `regex` no expression. The same.
+        re.error, regex.error: the word that stands for a token makes `regex` no expression. The same.
     """
     if value is None:
         return False
@@ -43,7 +44,9 @@ def equal(value: Any, wanted: Any) -> bool:
 
 
 def _found(value: Any, expression: str) -> bool:
-    # Python's own `re` can't be interrupted: on a text that a page has made for it, it would hold all browsers.
+    # What an expression is, Python's own `re` says: `regex` has escapes of its own. But `re` can't be interrupted: on a
+    # text that a page has made for it, it would hold all browsers.
+    re.compile(expression)
     try:
         return regex.search(expression, str(value), timeout=_SEARCH_S) is not None
     except TimeoutError:

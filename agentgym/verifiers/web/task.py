@@ -41,6 +41,7 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "wait": (("ms",), ()),
     "screenshot": ((), ()),
 }
+# About the page, so without a target
 PAGE_KINDS = (
     "page_text",
     "hash",
@@ -51,7 +52,7 @@ PAGE_KINDS = (
     "storage_len",
     "title",
     "lang",
-)  # about the page, so without a target
+)
 BARE_KINDS = ("no_errors", "no_network")  # without predicates too
 KEY_KINDS = ("attr", "attr_any", "attr_bool", "style", "differs")
 TARGET_KINDS = (

@@ -63,6 +63,8 @@ class Trace:
         deadline: the time for the page ran out.
         popups, dialogs: counts over all scenarios.
         blocked: addresses the page asked for and did not get, cut to 120 characters, different ones, sorted.
+        outward: likewise those that are more than a missing image, style, script, font, medium or manifest of the
+            page's own: what could carry something away.
         errors: uncaught errors of the page and what it wrote with ``console.error``, cut to 120 characters.
         seconds: wall time, a start of the browser included.
     """
@@ -74,6 +76,7 @@ class Trace:
     popups: int = 0
     dialogs: int = 0
     blocked: tuple[str, ...] = ()
+    outward: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     seconds: float = 0.0
 

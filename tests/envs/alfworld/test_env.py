@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,31 @@ def test_the_official_folder(data: Path) -> None:
     assert load_games(str(data / "json_2.1.1"))[0] == tasks[0]
 
 
+def test_games_that_come_and_go_are_seen(data: Path) -> None:
+    trial = data / "json_2.1.1" / "train" / "place-Cup-None-Box-1" / "trial_1"
+    tasks = load_games(str(data))
+    assert load_games(str(data)) is tasks  # nothing has changed
+    shutil.copytree(trial, trial.with_name("trial_2"))
+    trials = [Path(task.id).name for task in load_games(str(data)).split("train")]
+    assert trials == ["trial_1", "trial_2"]
+    (trial / "traj_data.json").unlink()
+    trials = [Path(task.id).name for task in load_games(str(data)).split("train")]
+    assert trials == ["trial_2"]
+    shutil.copytree(data / "json_2.1.1" / "train", data / "json_2.1.1" / "valid_seen")
+    assert len(load_games(str(data)).split("eval_in_distribution")) == 1
+
+
+def test_a_relative_folder_is_another_elsewhere(
+    data: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    assert len(AlfworldEnv(data="json_2.1.1").task_set) == 2
+    other = tmp_path_factory.mktemp("other")
+    shutil.copytree(data / "json_2.1.1" / "train", other / "json_2.1.1" / "train")
+    monkeypatch.chdir(other)
+    assert len(AlfworldEnv(data="json_2.1.1").task_set) == 1
+
+
 def test_the_folder_comes_from_the_environment_variable(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALFWORLD_DATA", str(data))
     env = gymnasium.make("agentgym/ALFWorld-v0", split="eval_out_of_distribution")
@@ -71,8 +97,9 @@ def test_the_folder_comes_from_the_environment_variable(data: Path, monkeypatch:
 
 
 def test_a_folder_without_games_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=r"expected solvable games train\|valid_seen\|valid_unseen"):
-        AlfworldEnv(data=tmp_path)
+    for folder in (tmp_path, tmp_path / "none", "a\0b"):
+        with pytest.raises(TaskError, match=r"expected solvable games train\|valid_seen\|valid_unseen"):
+            AlfworldEnv(data=folder)
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_the_environment_makes_the_games_of_its_split_and_types(folder: Path) ->
         ({"count": 0}, "count to be a whole number >= 1, got 0"),
         ({"count": 1, "copys": 2}, "'copys' of generate. Did you mean 'copies'"),
         ({"count": 1, "copies": 10**6}, "copies <= 100, got 1000000"),
-        ({"count": 1, "hidden": "yes"}, "hidden to be true or false, got 'yes'"),
+        ({"count": 1, "hidden": "yes"}, "hidden to be True or False, got 'yes'"),
         ({"count": 1, "distractors": -1}, "distractors to be a whole number >= 0"),
         ({"count": 1, "split": "train"}, "unknown option 'split'"),
     ],

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 from agentgym.envs.search_qa.documents import Document, MemoryCorpus, open_corpus
-from agentgym.errors import TaskError
+from agentgym.errors import InfrastructureError, TaskError
 
 DOCUMENTS = [
     Document("Heron", "A grey bird that stands in rivers."),
@@ -48,6 +48,18 @@ def test_one_file_in_both_forms(tmp_path):
 
     path.write_text(json.dumps({"contents": "Zebra\nStripes."}))
     assert open_corpus(path).search("stripes", 3) == [Document("Zebra", "Stripes.")]
+
+
+def test_a_file_that_is_gone_or_another_is_a_broken_search_engine(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"contents": "Heron\\nA bird."}\n{"contents": "Eel\\nA fish."}\n')
+    corpus = open_corpus(path)
+    path.write_text('{"contents": "Heron\\nA grey bird."}\n{"contents": "Eel\\nA fish."}\n')
+    with pytest.raises(InfrastructureError, match=r"corpus\.jsonl has changed .* expected a JSON object"):
+        corpus.search("fish", 1)  # whose line began five characters before
+    path.unlink()
+    with pytest.raises(InfrastructureError, match=r"corpus\.jsonl has changed .* No such file"):
+        corpus.search("fish", 1)
 
 
 @pytest.mark.parametrize(

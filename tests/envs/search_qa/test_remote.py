@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from agentgym.core import Task
+from agentgym.core import Task, ToolCall
 from agentgym.envs.search_qa import SearchQAEnv
 from agentgym.envs.search_qa.documents import Document
 from agentgym.envs.search_qa.remote import RemoteRetriever
 from agentgym.errors import InfrastructureError, UsageError
+from agentgym.tasks import FrozenDict
 from tests.envs.search_qa.conftest import found
 
 
@@ -57,6 +58,43 @@ def test_a_server_that_hangs(server):
     with pytest.raises(InfrastructureError, match="timed out"):
         RemoteRetriever(server.url, timeout=0.05, retries=1).search("x", 1)
     assert len(server.asked) == 2
+
+
+def test_it_waits_no_longer_than_it_may(server, monkeypatch):
+    monkeypatch.setattr("agentgym.envs.search_qa.remote._WAIT_S", 0.2)
+
+    def wait(body):
+        time.sleep(0.3)
+        return 200, found("late")
+
+    server.answer = wait
+    with pytest.raises(InfrastructureError, match=r"timed out; the episode had 0\.05 s left"):
+        RemoteRetriever(server.url, timeout=60).search("x", 1, seconds=0.05)
+    server.answer = lambda body: (503, b"")
+    with pytest.raises(InfrastructureError, match=r"status 503; the episode had 0\.15 s left"):
+        RemoteRetriever(server.url).search("x", 1, seconds=0.15)  # less than the pause
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0.2, 1), (1e-9, 0)])
+def test_an_episode_with_little_time(server, seconds, asked):
+    def wait(body):
+        time.sleep(0.4)
+        return 200, found("late")
+
+    server.answer = wait
+    task = Task("t", "Which river?", data={"answers": ["Oster"]})
+    env = SearchQAEnv(tasks=[task], corpus=server.url, max_seconds=seconds, retriever_timeout=60)
+    env.reset(seed=0)
+    observation, _, _, truncated, info = env.step(
+        env.protocol.render_call(ToolCall("search", FrozenDict(query="river")))
+    )
+    assert (truncated, len(server.asked)) == (True, asked)
+    if asked:  # whose fault it is cannot be known
+        assert "timed out; the episode had" in info["infrastructure_error"]
+    else:  # the policy used up the time itself
+        assert "the time for this task is over" in observation
+        assert info["verdict"].score == 0.0
 
 
 def test_nobody_there():

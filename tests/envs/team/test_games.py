@@ -150,6 +150,7 @@ class TestTheBase:
             ({"max_cycles": 0}, "expected max_cycles to be a whole number >= 1, got 0"),
             ({"render_mode": "human"}, "expected render_mode among"),
             ({"split": "tain"}, "no split 'tain'. Did you mean 'train'"),
+            ({"tasks": []}, "HiddenNumberEnv has no tasks; give some"),
             ({"numbers": 1}, "expected numbers to be a whole number >= 2, got 1"),
             ({"accuracies": (0.5, 1.5)}, "expected an accuracy between 0 and 1, got 1.5"),
             ({"accuracies": ()}, "expected accuracies of at least one scout"),

@@ -204,6 +204,15 @@ def test_an_author_out_of_turns_has_submitted():
     assert all(terminated.values())
 
 
+def test_an_author_out_of_time_has_submitted():
+    env = make(base_kwargs={"max_seconds": 1e-9}, submissions=3)
+    assert env.reviewer.max_seconds is None  # how long a review may take is said by its turns
+    play(env, WRITE_BREAK, call("bash", command="ls"))
+    _, rewards, terminated, *_ = play(env, VETO)
+    assert rewards == {AUTHOR: 0.0, REVIEWER: 1.0}
+    assert all(terminated.values())
+
+
 def test_rounds_run_out_in_the_middle_of_a_review():
     env = make(max_cycles=3)
     _, rewards, terminated, truncated, infos = play(env, WRITE_FIX, SUBMIT, "hm")

@@ -9,7 +9,7 @@ import pytest
 from agentgym import Task, UsageError
 from agentgym.check import check
 from agentgym.envs.seat import SeatEnv
-from agentgym.policies import Policy, Reply
+from agentgym.policies import Policy, Reply, Scripted
 from tests.envs.team.test_games_review import ACCEPT, BASE, SUBMIT, VETO, WRITE_BREAK, WRITE_FIX, registered
 
 __all__ = ["registered"]  # a fixture
@@ -115,9 +115,46 @@ def test_the_others_use_up_the_rounds():
         env.step(SUBMIT)
 
 
+def test_a_seat_draws_from_the_tasks_of_the_environment():
+    drawn = {"env_kwargs": {"split": "test"}}
+    assert SeatEnv(NUMBER, **drawn).reset(seed=0)[1]["task_id"] == "hidden-number-test"
+    assert SeatEnv(NUMBER, **drawn, split="train").reset(seed=0)[1]["task_id"] == "hidden-number-train"
+    mine = SeatEnv(NUMBER, **drawn, tasks=[Task("mine")], max_turns=None)
+    assert mine.reset(seed=0)[1]["task_id"] == "mine"
+    assert mine.max_turns == 7  # the environment's max_cycles: three scouts and four
+
+
+def test_an_episode_that_ends_before_the_agent_s_first_turn():
+    env = SeatEnv("agentgym/Team-v0", "worker_0", env_kwargs={"base": "agentgym/Relay-v0"})
+    with pytest.raises(
+        UsageError, match="worker_0 had nothing to do: the others ended the episode of task 'relay"
+    ):
+        env.reset(seed=0)  # the lead does all of it
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step("hello")
+
+
+def test_others_with_a_list_of_actions_begin_anew():
+    env = SeatEnv(NUMBER, others=Scripted(["3"]))
+    for _ in range(2):
+        env.reset(seed=0)
+        assert env.step("ask scout_0")[0] == "scout_0 says: 3"
+
+
+@pytest.mark.parametrize("agent", ["lead_0", "scout_0"])
+def test_before_a_reset_there_is_no_next_action(agent):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="HiddenNumberEnv: call reset"):
+        pettingzoo.make("parallel", NUMBER).gold(agent)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="SeatEnv: call reset"):
+        SeatEnv(NUMBER, agent).gold()
+
+
 @pytest.mark.parametrize(
     ("arguments", "keywords", "said"),
     [
+        ((NUMBER,), {"tasks": []}, "SeatEnv has no tasks"),
+        ((NUMBER,), {"others": "random"}, "expected others that need no environment: policy 'random'"),
+        ((NUMBER,), {"others": "repeat"}, "expected others that need no environment: policy 'repeat'"),
         (("agentgym/HidenNumber-v0",), {}, "no environment 'agentgym/HidenNumber-v0' is registered"),
         (("agentgym/Relay-v0",), {}, "expected a multi-agent environment, got 'agentgym/Relay-v0'"),
         ((NUMBER, "leader"), {}, "has no agent 'leader'.* Did you mean 'lead_0'"),

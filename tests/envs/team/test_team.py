@@ -13,13 +13,14 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.max_cycles_test import max_cycles_test
 
 import agentgym.envs.team as team
-from agentgym import InfrastructureError, UsageError
+from agentgym import InfrastructureError, UsageError, Verdict
 from agentgym.check import check
 from agentgym.core import INFO_KEYS
 from agentgym.delegation import LEAD
 from agentgym.envs.team import TeamEnv
 from agentgym.envs.team.counterfactual import contributions
 from agentgym.envs.team.env import IDLE, WAITING
+from agentgym.wrappers import VerifierReward
 from tests.wrappers.crews import Store, call
 
 ONE, TWO = "worker_0", "worker_1"
@@ -244,6 +245,29 @@ def test_limits_truncate(kwargs):
     assert set(told[2].values()) == {False}
     assert set(told[3].values()) == {True}
     assert told[1][LEAD] == 1.0  # the base gives its verdict at a limit, too
+
+
+def full(episode):
+    """A verifier that likes everything, and says how many turns it saw."""
+    return Verdict(1.0, components={"seen": len(episode.turns)})
+
+
+@pytest.mark.parametrize(
+    ("rounds", "seen", "kwargs"),
+    [
+        ([{LEAD: LOOK}, {LEAD: LOOK}], 2, {"max_cycles": 2}),
+        ([{LEAD: LOOK}, {LEAD: LOOK}], 2, {"base_kwargs": {"max_turns": 2}}),
+        ([{LEAD: TO_TESTER}, {LEAD: WAIT, ONE: LOOK}, {ONE: LOOK}], 2, {"max_cycles": 3}),  # the lead waits
+    ],
+)
+def test_the_outermost_layer_of_the_base_gives_the_verdict(rounds, seen, kwargs):
+    env = store(**kwargs)  # whose own verdict is 0 here
+    env.wrap_base(functools.partial(VerifierReward, verifier=full))
+    env.reset(seed=0)
+    told = [env.step(actions) for actions in rounds][-1]
+    assert set(told[3].values()) == {True}
+    assert told[1] == {LEAD: 1.0, ONE: 1.0, TWO: 1.0}
+    assert told[-1][LEAD]["verdict"].components["seen"] == seen
 
 
 def test_a_round_counts_also_where_everybody_waits():

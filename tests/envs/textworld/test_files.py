@@ -41,6 +41,29 @@ def test_what_is_found(tmp_path: Path) -> None:
     assert [task.id for task in load_tasks(str(tmp_path / "a.z8"))] == ["a.z8"]
 
 
+def test_a_relative_folder_is_another_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "games").mkdir(parents=True)
+        (tmp_path / name / "games" / f"{name}.json").write_text(json.dumps(WHOLE))
+        monkeypatch.chdir(tmp_path / name)
+        assert [task.id for task in TextWorldEnv(games="games").task_set] == [f"{name}.json"]
+
+
+def test_games_that_come_and_go_are_seen(tmp_path: Path) -> None:
+    deep = tmp_path / "train" / "deep"
+    deep.mkdir(parents=True)
+    (deep / "a.json").write_text(json.dumps(WHOLE))
+    first = load_tasks(str(tmp_path))
+    assert load_tasks(str(tmp_path / "train" / "..")) is first  # nothing has changed
+    (deep / "b.json").write_text(json.dumps(WHOLE))
+    assert [task.id for task in load_tasks(str(tmp_path))] == ["train/deep/a.json", "train/deep/b.json"]
+    (deep / "a.json").unlink()
+    assert [task.id for task in load_tasks(str(tmp_path))] == ["train/deep/b.json"]
+    (deep / "b.json").write_text("{}")
+    with pytest.raises(TaskError, match=r"b\.json: expected a game of textworld"):
+        load_tasks(str(tmp_path))
+
+
 def cut(path: Path) -> None:
     path.write_bytes(story()[:100])
 

@@ -40,6 +40,7 @@ def test_defaults_fill_what_is_not_given() -> None:
         ({"games": "x", "rooms": 2}, "one of: a challenge with its settings, games=..., tasks=..."),
         ({"tasks": [], "challenge": "simple"}, "one of: a challenge"),
         ({"split": "dev"}, "no split 'dev'"),
+        ({"intermediate_reward": "no"}, "intermediate_reward to be True or False, got 'no'"),
     ],
 )
 def test_wrong_keywords(keywords: dict[str, Any], message: str) -> None:

@@ -39,13 +39,16 @@ class StandIn:
 
     Attributes:
         holds: whether asserts hold.
-        blocked: what the page is said to have asked the network for.
+        blocked, outward: what the page is said to have asked the network for, see `Trace`.
+        deadline: whether the time is said to have run out.
         dead: raise as if the browser had died.
         seen: (task, files, seed) of each page that was to be judged.
     """
 
     holds: bool = True
     blocked: tuple[str, ...] = ()
+    outward: tuple[str, ...] = ()
+    deadline: bool = False
     dead: bool = False
     seen: list[tuple[str, dict[str, bytes], int]] = dataclasses.field(default_factory=list)
 
@@ -59,7 +62,9 @@ class StandIn:
             for n, step in enumerate(scenario.steps)
             if isinstance(step, Assert)
         ]
-        return Trace(task.id, tuple(events), blocked=self.blocked)
+        return Trace(
+            task.id, tuple(events), blocked=self.blocked, outward=self.outward, deadline=self.deadline
+        )
 
 
 @pytest.fixture

@@ -11,12 +11,20 @@ from agentgym.envs.web.env import MOST_BYTES, MOST_FILES
 from agentgym.envs.web.looking import actions_of, describe
 from agentgym.envs.web.records import bundled_tasks, to_task
 from agentgym.errors import TaskError, ToolError, UsageError
-from agentgym.tasks import FrozenDict
+from agentgym.tasks import FrozenDict, TaskSet
 from agentgym.tools import ToolCall
 
 
 def call(env: WebEnv, name: str, **arguments: object) -> str:
     return env.protocol.render_call(ToolCall(name, FrozenDict(arguments)))
+
+
+def judged(env):
+    """What the gold page is said to be worth."""
+    env.reset(seed=1)
+    env.step(env.gold())
+    *_, info = env.step(env.gold())
+    return info["verdict"]
 
 
 @pytest.fixture
@@ -34,6 +42,12 @@ class TestTools:
         assert env.read_file("index.html", start=2) == "    2\t<p>three"
         env.write_file("js/app.js", "1")
         assert env.files == {"index.html": "<p>one\n<p>three", "js/app.js": "1"}
+
+    def test_lines_are_numbered_as_edits_name_them(self, env):
+        said = env.write_file("a.js", "one\x0c\u2028\r\ntwo\n")
+        assert said == "Wrote a.js, 2 lines."
+        assert env.read_file("a.js") == "    1\tone\x0c\u2028\n    2\ttwo"
+        assert env.edit_file("a.js", "two", "2") == "Edited a.js at line 2."
 
     def test_lines_that_are_not_there(self, env):
         env.write_file("a.txt", "")
@@ -131,14 +145,25 @@ class TestEnds:
         assert stand_in.seen[0][1] == {"index.html": "<p>ä".encode()}
 
     def test_asking_the_network_costs_everything_unless_said_otherwise(self, stand_in):
-        stand_in.blocked = ("https://collect.test/",)
-        for zero, expected in ((True, 0.0), (False, 1.0)):
-            env = WebEnv(zero_on_network=zero)
-            env.reset(seed=1)
-            env.step(env.gold())
-            *_, info = env.step(env.gold())
-            assert (info["verdict"].score, info["resolved"]) == (expected, bool(expected))
-        assert stand_in.blocked[0] not in info["verdict"].evidence.get("network", "")
+        stand_in.blocked = ("https://collect.test/", "https://page.test/logo.png")
+        stand_in.outward = ("https://collect.test/",)
+        for zero, expected, evidence in (
+            (True, 0.0, {"network": "https://collect.test/"}),
+            (False, 1.0, {}),
+        ):
+            verdict = judged(WebEnv(zero_on_network=zero))
+            assert (verdict.score, verdict.passed) == (expected, bool(expected))
+            assert verdict.evidence == evidence
+
+    def test_a_file_of_its_own_that_is_not_there_is_no_network(self, stand_in):
+        stand_in.blocked = ("https://page.test/logo.png",)
+        assert judged(WebEnv()).score == 1.0
+
+    def test_a_slow_machine_is_seen_in_the_evidence(self, stand_in):
+        stand_in.deadline = True
+        evidence = judged(WebEnv()).evidence
+        assert list(evidence) == ["deadline"]
+        assert evidence["deadline"].startswith("the time for the page ran out")
 
     def test_a_dead_browser_is_no_reward(self, stand_in):
         stand_in.dead = True
@@ -231,6 +256,31 @@ class TestTasks:
         path.write_text(json.dumps(task | {"itmes": []}), encoding="utf-8")
         with pytest.raises(TaskError, match=r"mine\.json.*itmes"):
             WebEnv(tasks=path)
+
+    def test_no_tasks_are_not_the_bundled_ones(self):
+        assert len(WebEnv().task_set) == len(WebEnv(tasks=None).task_set) == 80
+        for nothing in ([], TaskSet([])):
+            with pytest.raises(UsageError, match="WebEnv has no tasks"):
+                WebEnv(tasks=nothing)
+
+    def test_a_class_may_bring_its_own(self):
+        class Mine(WebEnv):
+            tasks = bundled_tasks()[:1]
+
+        assert [task.id for task in Mine().task_set] == [bundled_tasks()[0].id]
+        assert len(Mine(tasks=bundled_tasks()[:2]).task_set) == 2
+
+    @pytest.mark.parametrize(
+        ("keywords", "said"),
+        [
+            ({"output_chars": -5}, "expected output_chars to be a whole number >= 1, got -5"),
+            ({"output_chars": "x"}, "expected output_chars to be a whole number >= 1, got 'x'"),
+            ({"zero_on_network": "no"}, "expected zero_on_network to be .*, got 'no'"),
+        ],
+    )
+    def test_settings_that_make_no_sense(self, keywords, said):
+        with pytest.raises(UsageError, match=said):
+            WebEnv(**keywords)
 
     def test_other_tasks_are_refused(self, stand_in, tmp_path):
         with pytest.raises(TaskError, match="web task as JSON text"):

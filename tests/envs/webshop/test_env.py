@@ -143,6 +143,11 @@ def test_quirks_one_by_one(files):
         ({"num_prev_obs": -1}, "expected num_prev_obs"),
         ({"num_products": 0}, "expected num_products"),
         ({"data": "/nowhere"}, "expected items_shuffle.json"),
+        ({"compat": "no"}, "expected compat to be True or False, got 'no'"),
+        ({"show_attrs": 1}, "expected show_attrs to be True or False, got 1"),
+        ({"quirks": {"drawn_prices": "no"}}, "expected the quirk drawn_prices to be True or False, got 'no'"),
+        ({"quirks": "drawn_prices"}, "expected quirks to be {'NAME': True or False, ..}, got 'drawn_prices'"),
+        ({"limit_goals": "x", "compat": True}, "expected limit_goals to be a whole number >= -1, got 'x'"),
     ],
 )
 def test_bad_keywords(keywords, message):
@@ -154,6 +159,15 @@ def test_a_task_without_a_goal():
     env = WebShopEnv(num_products=20)
     with pytest.raises(TaskError, match="expected a WebShop task"):
         env.reset(options={"task": Task("x")})
+
+
+def test_a_task_about_a_product_that_is_not_there(files):
+    goal = {**WebShopEnv(data=files).task_set[0].data["goal"], "asin": "B0NOWHERE0"}
+    env = WebShopEnv(data=files, tasks=[Task("x", data={"goal": goal})])
+    with pytest.raises(
+        TaskError, match="task 'x' is about the product 'B0NOWHERE0', which is not among the 3 of"
+    ):
+        env.reset(seed=0)
 
 
 def test_nothing_of_the_goal_is_in_addresses():

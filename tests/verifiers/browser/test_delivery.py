@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("playwright", reason="playwright is not installed")
 
 from agentgym.errors import UsageError
-from agentgym.verifiers.browser.delivery import Answer, answer, read_page, stays_here
+from agentgym.verifiers.browser.delivery import Answer, answer, is_missing_part, read_page, stays_here
 
 HTML = "text/html; charset=utf-8"
 FILES = {"index.html": b"home", "a b/c.js": b"code", "d.bin2": b"?"}
@@ -47,6 +47,27 @@ def test_what_is_no_network() -> None:
     assert not any(
         stays_here(FILES, each) for each in ("wss://page.test/", "ftp://a/", "https://page.test/none")
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "method", "kind", "missing"),
+    [
+        ("https://page.test/img/logo.png", "GET", "Image", True),
+        ("https://page.test/a.svg#icon", "GET", "image", True),
+        ("https://page.test/a.css", "GET", "Stylesheet", True),
+        ("https://page.test/a.png?typed", "GET", "Image", False),
+        ("https://page.test/a.png", "POST", "Image", False),
+        ("https://page.test/a.png", "GET", "Fetch", False),
+        ("https://page.test/a.html", "GET", "Document", False),
+        ("https://page.test/a.png", "GET", "", False),
+        ("http://page.test/a.png", "GET", "Image", False),
+        ("https://u:p@page.test/a.png", "GET", "Image", False),
+        ("https://page.test.evil.test/a.png", "GET", "Image", False),
+        ("wss://page.test/", "", "", False),
+    ],
+)
+def test_a_file_that_is_not_there(address: str, method: str, kind: str, missing: bool) -> None:
+    assert is_missing_part(address, method, kind) is missing
 
 
 def test_a_file_is_a_page_and_so_is_a_folder(tmp_path: Path) -> None:

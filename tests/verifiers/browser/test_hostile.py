@@ -134,6 +134,44 @@ def test_the_icon_of_a_page(play: Play) -> None:
     )
 
 
+# By address: what a page asks for of its own origin, where nothing is.
+MISSING = {
+    "logo.png": "<img src=logo.png>",
+    "a.css": "<link rel=stylesheet href=a.css>",
+    "b.css": "<style>@import 'b.css'; p { background: url(bg.png) }</style><p>p",
+    "bg.png": "",
+    "a.js": "<script src=a.js></script>",
+    "m.js": "<script type=module src=m.js></script>",
+    "f.woff2": "<style>@font-face { font-family: f; src: url(f.woff2) } p { font-family: f }</style>",
+    "a.mp4": "<video src=a.mp4 preload=auto></video>",
+    "late.png": "<script>setTimeout(() => { new Image().src = 'late.png' }, 50)</script>",
+}
+TOLD = {
+    "i.png?typed": "<img src='i.png?typed'>",
+    "fetched.png": "<script>fetch('fetched.png').catch(() => 0)</script>",
+    "beacon": "<script>navigator.sendBeacon('beacon', 'typed')</script>",
+    "frame.html": "<iframe src=frame.html></iframe>",
+    "events": "<script>new EventSource('events')</script>",
+}
+
+
+def test_a_missing_file_of_its_own_is_told_apart(play: Play) -> None:
+    for parts, outward in ((MISSING, {}), (MISSING | TOLD, TOLD)):
+        page = "<!doctype html>" + "".join(parts.values())
+        trace = play(page, [{"op": "wait", "ms": 500}, {"op": "assert", "kind": "no_network"}])
+        asked = {address for event in trace.events for address in event.blocked}
+        assert asked == {f"https://page.test/{each}" for each in parts}
+        assert set(trace.outward) == {f"https://page.test/{each}" for each in outward}
+        assert (len(trace.blocked), trace.events[-1].ok) == (5, False)  # as the format has it
+
+
+def test_many_missing_files_hide_no_other_request(play: Play) -> None:
+    page = "".join(f"<img src={n}.png>" for n in range(300)) + "<img src=https://page.zest/x.png>"
+    trace = play(page, [{"op": "wait", "ms": 1000}])
+    assert "https://page.zest/x.png" not in trace.blocked
+    assert trace.outward == ("https://page.zest/x.png",)
+
+
 def test_a_service_worker_never_starts(play: Play) -> None:
     page = b"<p id=p>-</p><script>navigator.serviceWorker.register('/sw.js').then(() => p.textContent = 'on')</script>"
     look = [

@@ -70,3 +70,9 @@ def test_the_verdict_environments_give() -> None:
     assert part.evidence == {"missed": "V1"}
     whole = verdict_of(judge(TASK, trace_of(True, True, True)))
     assert (whole.score, whole.passed, whole.evidence) == (1.0, True, {})
+    slow = verdict_of(judge(TASK, trace_of(True, True, False, deadline=True, seconds=76.2)))
+    assert slow == part
+    assert slow.evidence == {
+        "missed": "V1",
+        "deadline": "the time for the page ran out (76 s); what was left did not count",
+    }

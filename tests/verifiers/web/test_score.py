@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -63,6 +64,12 @@ def test_an_expression_that_tries_without_end_does_not_hold(
     monkeypatch.setattr(predicates, "_SEARCH_S", 0.02)
     with pytest.raises(ValueError, match="took more than"):
         holds(text, {"regex": expression})
+
+
+@pytest.mark.parametrize("expression", [r"\h", r"\p{L}", r"\K", "a\\"])
+def test_what_is_no_expression_of_python_s_own_does_not_hold(expression: str) -> None:
+    with pytest.raises(re.error, match="bad escape"):
+        holds("a word", {"regex": expression})
 
 
 def test_no_number_where_one_is_needed() -> None:
