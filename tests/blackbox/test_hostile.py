@@ -116,8 +116,11 @@ def test_the_key_of_another_is_not_to_be_seen(play):
         assert keys == "1"
 
 
-def test_nothing_that_grades_it_is_within_reach(play, tmp_path):
+def test_nothing_that_grades_it_is_within_reach(play, tmp_path, monkeypatch):
     """Of this machine's files it sees the system, the program and the workspace."""
+    # The program asks env for its Python, which must not be that of an active environment beside these tests.
+    elsewhere = [each for each in os.environ["PATH"].split(os.pathsep) if not each.startswith(str(ROOT))]
+    monkeypatch.setenv("PATH", os.pathsep.join(elsewhere))
     (tmp_path / "hidden_test.py").write_text("secret")
     command = f"ls {tmp_path}; find {ROOT} -type f; touch /usr/x; ls -A /agentgym"
     t = play([bash(command), "Done."]).only
