@@ -25,7 +25,7 @@ from agentgym.cli import guarded
 from agentgym.envs.alfworld.engines import Engine, Reply, make_engine
 from agentgym.envs.alfworld.files import GAME, read_game_file
 from agentgym.envs.alfworld.replay import Recording, replay
-from agentgym.errors import UsageError
+from agentgym.errors import InfrastructureError, UsageError
 
 MOST_STEPS = 50
 _NAMED_PARTS = 4  # split, task, trial, file: what tells one game from another
@@ -66,20 +66,31 @@ def find_games(places: list[Path]) -> list[Path]:
 def compare_all(
     games: list[Path], episodes: int, seed: int, *, jobs: int = 1, out: Path | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row a game, as they get ready; first those that `out` has already."""
+    """A row a game, as they get ready; first those that `out` has already.
+
+    Raises:
+        InfrastructureError: a process of the package failed; when all other games have been compared.
+    """
     played = {}
     if out is not None and out.is_file():
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
         played = {row["game"]: row for row in rows if (row["random"], row["seed"]) == (episodes, seed)}
     yield from (played[name(game)] for game in games if name(game) in played)
     left = [game for game in games if name(game) not in played]
+    broken: list[InfrastructureError] = []
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as workers:
         for ready in as_completed([workers.submit(compare, game, episodes, seed) for game in left]):
-            row = ready.result()
+            try:
+                row = ready.result()
+            except InfrastructureError as error:
+                broken.append(error)
+                continue
             if out is not None:
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
             yield row
+    for error in broken:
+        raise error
 
 
 def name(game: Path) -> str:

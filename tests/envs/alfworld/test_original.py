@@ -32,6 +32,7 @@ from agentgym.envs.alfworld.recipes import Recipe
 from agentgym.envs.alfworld.replay import read_recordings, replay
 from agentgym.envs.alfworld.sources import read_game, source_of
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError, UsageError
+from benchmarks import alfworld_engines
 from benchmarks.alfworld_engines import compare, compare_all, find_games, record
 from tests.envs.alfworld.tiny_game import write_game
 
@@ -317,6 +318,27 @@ def test_a_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     assert list(compare_all([game], 2, 0, out=done)) == [row]
     with pytest.raises(UsageError, match=r"there is no game\.tw-pddl in"):
         find_games([tmp_path / "nowhere"])
+
+
+def test_a_comparison_that_breaks_keeps_the_other_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    games = [write_game(tmp_path / "train" / "task" / trial) for trial in ("a", "b", "c")]
+    done = tmp_path / "equal.jsonl"
+
+    def compared(game: Path, episodes: int, seed: int) -> dict[str, str]:
+        if game == games[0]:
+            raise InfrastructureError("no answer")
+        return {"game": alfworld_engines.name(game)}
+
+    monkeypatch.setattr(
+        alfworld_engines, "ProcessPoolExecutor", lambda jobs, context: ThreadPoolExecutor(jobs)
+    )
+    monkeypatch.setattr(alfworld_engines, "compare", compared)
+    with pytest.raises(InfrastructureError, match="no answer"):
+        list(compare_all(games, 2, 0, out=done))
+    kept = [json.loads(line)["game"] for line in done.read_text(encoding="utf-8").splitlines()]
+    assert sorted(kept) == ["train/task/b/game.tw-pddl", "train/task/c/game.tw-pddl"]
 
 
 START = ("unlid box 2", "walk to south 1")
