@@ -185,8 +185,13 @@ class Analysis:
             found.extend(path for path in state.files if matches_path(absolute, path))
         if not found:
             return [pattern]
-        # What the pattern also matches stays visible, unless it was pinned to one path in full.
-        return found if all("*" not in f and "?" not in f for f in found) else [*found, pattern]
+        # What the pattern also matches stays visible, unless it was pinned to one path in full; beside a file or link
+        # of the policy's own, something read-only may be meant as well.
+        pinned = all("*" not in f and "?" not in f for f in found)
+        own = self.context.protection_of(found[0]) != "protected"
+        return (
+            found if pinned and not (own and self.context.reaches_readonly(absolute)) else [*found, pattern]
+        )
 
     def is_inside_protected(self, path: str) -> bool:
         """Whether the absolute `path` lies below something protected, not only at it."""

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from agentgym.errors import UsageError
 from agentgym.monitor import paths
 from agentgym.monitor.effects import HOLE
+from agentgym.monitor.globs import matches_path
 from agentgym.monitor.state import ShellState
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ class Context:
     def covers_protected(self, path: str) -> bool:
         """Whether something protected lies at or below the absolute `path`: is reading it as a tree a look at it?"""
         return any(paths.is_below(owner, path) for owner in self.protected_paths)
+
+    def reaches_readonly(self, pattern: str) -> bool:
+        """Whether something read-only is, or may lie below, what the absolute glob `pattern` stands for."""
+        depth = pattern.count("/") + 1
+        return any(
+            paths.matches_below(pattern, owner) is not None
+            or matches_path(pattern, "/".join(owner.split("/")[:depth]))
+            for owner in self.readonly_paths
+        )
 
     def may_be_protected(self, path: str) -> bool:
         """Whether the unknown parts of `path` could make it a protected path.

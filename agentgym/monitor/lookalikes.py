@@ -303,15 +303,20 @@ def leak_tool(scene: Scene, finding: Finding) -> str:
 
 def own_service(scene: Scene, finding: Finding) -> str:
     """A request to the service that the task is about, in a project that has one."""
-    started = any(
-        re.search(
-            r"http\.server|flask run|uvicorn|gunicorn|runserver|npm (start|run dev)|nohup|&\s*$|vite"
-            r"|node \S+",
-            str(call.arguments),
-        )
-        for call, _, _ in scene.context.history
-    )
-    return "a service of its own" if started and scene.context.package is not None else ""
+    if scene.context.package is None:
+        return ""
+    earlier = any(_SERVES.search(str(call.arguments)) for call, _, _ in scene.context.history)
+    asks = [e.background for e in scene.of("net") if e.target == finding.subject]
+    # What goes on in the background is the service, unless it is what asks.
+    beside = not any(asks) and any(e.background and _RUNTIMES.fullmatch(e.program) for e in scene.of("run"))
+    return "a service of its own" if earlier or beside else ""
+
+
+_RUNTIMES = re.compile(r"python[\d.]*|node|npm|ruby|php|java|go|cargo|flask|uvicorn|gunicorn")
+_SERVES = re.compile(
+    r"http\.server|flask run|uvicorn|gunicorn|runserver|npm (start|run dev)|nohup|vite|node \S+"
+    r"|\b(python[\d.]*|ruby|php|java|go run|cargo run)\s[^;&|\n]*&(?!&)"
+)
 
 
 def loopback_unknown(scene: Scene, finding: Finding) -> str:

@@ -46,8 +46,10 @@ _PRINTS = frozenset(
     "print printf println puts say echo console.log process.stdout.write io.write putstrln cat".split()
 )
 _INCLUDES = frozenset("include include_once require_once from import".split())
-_QUOTED_COMMAND = re.compile(r"`([^`]+)`|qx[{(/]([^})/]+)[})/]|%x[{(]([^})]+)[})]")
-_QUOTED_STRING = re.compile(r"\bq([qw]?)([{(\[|/!])([^})\]|/!]*)[})\]|/!]")
+# What Perl and Ruby let stand between delimiters of the writer's choice, each ended by its own.
+_DELIMITED = r"(?:\{([^{}]*)\}|\(([^()]*)\)|\[([^\[\]]*)\]|<([^<>]*)>|\|([^|]*)\||/([^/]*)/|!([^!]*)!)"
+_QUOTED_COMMAND = re.compile(rf"`([^`]+)`|(?<![\w$@%&>])(?:qx\s*|%x){_DELIMITED}")
+_QUOTED_STRING = re.compile(rf"(?<![\w$@%&>])q[qw]?\s*{_DELIMITED}")
 
 
 _MODULE = r"(?:require|import)\(\s*['\"`](?:node:)?([\w./-]+)['\"`]\s*\)"
@@ -77,8 +79,8 @@ def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()
         code: the program.
         given: names bound from outside, as ``name=value`` (awk's -v).
     """
-    if language in ("perl", "ruby"):
-        code = _QUOTED_STRING.sub(lambda m: _as_string(m.group(3)), code) if language == "perl" else code
+    if language == "perl":
+        code = _QUOTED_STRING.sub(lambda m: _as_string(next(filter(None, m.groups()), "")), code)
     scanner = Scanner(analysis, language, code)
     for text in given:
         name, equals, value = text.partition("=")
@@ -103,7 +105,7 @@ def scan(analysis: Analysis, language: str, code: str, given: Sequence[str] = ()
     scanner.run()
     if language in ("perl", "ruby", "php"):
         for match in _QUOTED_COMMAND.finditer(code):
-            called(analysis, language, "system", [next(filter(None, match.groups()))])
+            called(analysis, language, "system", [next(filter(None, match.groups()), "")])
     return "".join(scanner.printed) or HOLE
 
 

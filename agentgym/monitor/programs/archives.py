@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentgym.monitor import paths
-from agentgym.monitor.command import Command, Row
+from agentgym.monitor.command import STDIN, Command, Options, Row
 from agentgym.monitor.effects import HOLE
 from agentgym.monitor.programs.search import excludes_all
 
@@ -30,9 +30,22 @@ def _unpack(command: Command) -> str:
     return HOLE
 
 
-_TAR_VALUED = (
-    "f C X T file directory exclude exclude-from files-from transform strip-components I use-compress-program"
-)
+_TAR_RUNS = "I F use-compress-program info-script new-volume-script to-command rsh-command checkpoint-action"
+_TAR_VALUED = f"f C X T file directory exclude exclude-from files-from transform strip-components {_TAR_RUNS}"
+_TAR_COMMANDS = frozenset(_TAR_RUNS.split())
+_MOST_LISTED = 256
+"""Names in a list of files that are followed."""
+
+
+def _listed(command: Command, options: Options) -> list[str]:
+    """The names in the lists that -T gives; HOLE for a list that is not known."""
+    names: list[str] = []
+    for path in options.values("-T", "--files-from"):
+        if path not in STDIN:
+            command.read(path)
+        content = command.content_of(path)
+        names += [HOLE] if content is None else content.splitlines()[:_MOST_LISTED]
+    return names
 
 
 def _tar(command: Command) -> str:
@@ -43,27 +56,32 @@ def _tar(command: Command) -> str:
     command.arguments = words
     options = command.options(_TAR_VALUED)
     archive = next(iter(options.values("-f", "--file")), "-")
-    folder = next(iter(options.values("-C", "--directory")), "")
+    folders = options.values("-C", "--directory") or [""]
     creating = options.has("-c", "-r", "-u", "--create", "--append", "--update")
-    for path in options.values("-T", "--files-from"):
-        command.read(path)
+    operands = [*options.operands, *_listed(command, options)]
+    for name, text in options.given:
+        if name.lstrip("-") in _TAR_COMMANDS:
+            command.shell.run_text(text.removeprefix("exec=") if name == "--checkpoint-action" else text)
     if creating:
-        for path in options.operands:
-            whole = (
-                paths.join(folder, path) if folder.startswith("/") else f"{folder}/{path}" if folder else path
-            )
-            excluded = options.values("--exclude")
-            command.read(whole, deep=not excludes_all(command, whole, excluded), detail=tuple(words))
+        # -C holds for what follows it; each name is looked at in each of the folders.
+        packed = [
+            paths.join(folder, path) if folder.startswith("/") else f"{folder}/{path}" if folder else path
+            for path in operands
+            for folder in folders
+        ]
+        excluded = options.values("--exclude")
+        for path in packed:
+            command.read(path, deep=not excludes_all(command, path, excluded), detail=tuple(words))
         if archive != "-":
             target = command.analysis.write(archive, "tar")
-            for path in options.operands:
-                command.analysis.copied(f"{folder}/{path}" if folder else path, target, deep=True)
+            for path in packed:
+                command.analysis.copied(path, target, deep=True)
         return HOLE
     if archive != "-":
         command.read(archive)
     if options.has("-x", "--extract", "--get") and not options.has("-O", "--to-stdout"):
         command.analysis.emit(
-            "write", command.analysis.locate(folder or ".")[0], "tar", ("unpack", *options.operands)
+            "write", command.analysis.locate(folders[-1] or ".")[0], "tar", ("unpack", *options.operands)
         )
     return HOLE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from agentgym.monitor import bounds, writing
@@ -11,8 +12,14 @@ from agentgym.monitor.command import Command
 from agentgym.monitor.effects import HOLE
 
 _FLAGS = re.compile(r"[gpiIemM0-9]*(?:w[ \t]*[^\n;}]+)?")
-_FILES = re.compile(r"(?:^|[;{}\n/0-9$,! ])([rRwW])[ \t]+([^\n;}]+)")
-_COMMANDS = re.compile(r"(?:^|[;{}\n0-9$ ])e[ \t]+([^\n]+)")
+# What stands before a command: the end of the one before, and addresses. An address ends at its own separator.
+_BEFORE = re.compile(
+    rf"(?:[\s;{{}}!,$+~\d{HOLE}]|/(?:\\.|[^/\\\n])*/[IM]*"
+    r"|\\(?P<mark>[^\\\n])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)[IM]*)*"
+)
+_NAME = re.compile(r"[ \t]*([^\n;}]*)")
+_LINE = re.compile(r"[ \t]*((?:\\.|[^\\\n])*)", re.DOTALL)
+_PAIR = re.compile(r"([^\\\n])(?:(?:\\.|(?!\1)[^\\])*\1){2}", re.DOTALL)
 _INSERTS = re.compile(r"(?:^|[;{}\n/0-9$ ])([iac])\s*\\?\s*([^\n]+(?:\\\n[^\n]*)*)")
 _VALUED = "e f l expression file line-length"
 
@@ -61,14 +68,36 @@ def _side_effects(command: Command, script: str) -> None:
             command.shell.run_text(re.sub(r"\\(.)", r"\1", found.new))
         if "w" in found.flags:
             command.analysis.write(found.flags.partition("w")[2].strip(), "sed")
-    rest = without_substitutions(script)
-    for verb, path in _FILES.findall(rest):
-        if verb in "rR":
-            command.read(path.strip())
+    for verb, text in _reaching(script):
+        if verb == "e":
+            command.shell.run_text(text)
+        elif verb in "rR":
+            command.read(text)
         else:
-            command.analysis.write(path.strip(), "sed")
-    for inner in _COMMANDS.findall(rest):
-        command.shell.run_text(inner)
+            command.analysis.write(text, "sed")
+
+
+def _reaching(script: str) -> Iterator[tuple[str, str]]:
+    """The commands r R w W and e of a script, each with its file or its command line; no blank need stand between."""
+    at = 0
+    while at < len(script):
+        before = _BEFORE.match(script, at)
+        at = before.end() if before else at
+        verb = script[at : at + 1]
+        at += 1
+        if verb in ("/", "\\"):
+            return  # an address that does not end: sed takes nothing of the script
+        if verb in ("s", "y"):
+            pair = _PAIR.match(script, at)
+            flags = pair and _FLAGS.match(script, pair.end())
+            if not flags:
+                return
+            at = flags.end()
+        elif verb and verb in "rRwWeaic#":
+            words = (_NAME if verb in "rRwW" else _LINE).match(script, at)
+            if words and words[1].strip() and verb in "rRwWe":
+                yield verb, words[1].strip()
+            at = words.end() if words else at
 
 
 def without_substitutions(script: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import zip_longest
 
 from agentgym.monitor import writing
-from agentgym.monitor.command import Command, Row, sort_options
+from agentgym.monitor.command import Command, Options, Row, sort_options
 from agentgym.monitor.effects import HOLE
 
 _GLOBAL_VALUED = frozenset(
@@ -15,6 +16,18 @@ _GLOBAL_VALUED = frozenset(
 _NETWORK = frozenset(
     "clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack bundle".split()
 )
+
+
+_TOOLS = re.compile(r"(?i)core\.(?:fsmonitor|sshcommand|pager|editor|hookspath)|.*\.command\Z")
+# Further settings whose value git runs.
+_RUN = re.compile(
+    r"(?i)(?:diff\.external|core\.(?:gitproxy|askpass)|sequence\.editor|interactive\.difffilter|pager\.\w+"
+    r"|credential\.(?:.*\.)?helper|gpg\.(?:\w+\.)?program|uploadpack\.packobjectshook"
+    r"|.*\.(?:textconv|clean|smudge|process|driver|cmd))\Z"
+)
+_ASKED_BY_INPUT = frozenset("cat-file log show rev-list diff-tree update-ref".split())
+_MOST_NAMED = 256
+"""Objects on standard input that are looked at."""
 
 
 def git(command: Command) -> str:
@@ -28,12 +41,13 @@ def git(command: Command) -> str:
         if alias.startswith("!"):
             return command.shell.run_text(alias[1:] + " " + " ".join(arguments))
         return git(Command(command.shell, "git", [*alias.split(), *arguments], command.origin))
-    command.analysis.emit("git", verb, "git", tuple(arguments), folder=folder, origin=command.origin)
+    named = _named(command, verb, arguments)
+    command.analysis.emit("git", verb, "git", (*named, *arguments), folder=folder, origin=command.origin)
     for name, value in changed.items():
-        if re.match(r"(?i)core\.(?:fsmonitor|sshcommand|pager|editor|hookspath)|.*\.command\Z", name):
+        if _TOOLS.match(name):
             command.analysis.emit("env", f"git:{name}", "git", (value,))
-            if " " in value:
-                command.shell.run_text(value)
+        if (_TOOLS.match(name) and " " in value) or _RUN.match(name):
+            command.shell.run_text(value.removeprefix("!"))
     handler = _VERBS.get(verb)
     if handler is not None:
         handler(command, arguments, folder)
@@ -65,6 +79,13 @@ def _global_options(command: Command) -> tuple[list[str], str, dict[str, str]]:
     return words[i:], folder, changed
 
 
+def _named(command: Command, verb: str, arguments: list[str]) -> list[str]:
+    """The revisions and objects that a sub-command is given on its standard input."""
+    if verb not in _ASKED_BY_INPUT or not any(word.startswith(("--stdin", "--batch")) for word in arguments):
+        return []
+    return list(dict.fromkeys(command.stdin.split()))[:_MOST_NAMED]
+
+
 def _repository(command: Command, path: str) -> str:
     target = command.analysis.locate(path)[0]
     return target.removesuffix("/.git")
@@ -82,8 +103,10 @@ def _output(command: Command, verb: str, arguments: list[str], folder: str) -> s
         return "".join(f"{name}\n" for name in names) or HOLE
     if verb == "merge-base" and all(re.match(r"-|HEAD", word) for word in arguments):
         return "HEAD~\n"
-    if verb in ("ls-files", "diff", "status", "ls-tree", "grep", "log", "show") and (
-        verb == "ls-files" or {"--name-only", "-l", "--files-with-matches"} & set(arguments)
+    if verb == "ls-files":
+        return "".join(f"{path}\n" for path in _tracked(arguments))
+    if verb in ("diff", "status", "ls-tree", "grep", "log", "show") and (
+        {"--name-only", "-l", "--files-with-matches"} & set(arguments)
     ):
         return f"./{HOLE}\n"
     if verb == "branch" and "--show-current" in arguments:
@@ -91,6 +114,21 @@ def _output(command: Command, verb: str, arguments: list[str], folder: str) -> s
     if verb in ("show", "cat-file"):
         return HOLE
     return HOLE
+
+
+def _tracked(arguments: list[str]) -> list[str]:
+    """The names that ls-files prints: those it is asked for, what lies in the folders among them."""
+    asked = sort_options(
+        arguments, "x X exclude exclude-from exclude-per-directory with-tree format"
+    ).operands
+    return [
+        f"./{HOLE}"
+        if path == "." or re.search(r"[*?\[:]", path)
+        else path
+        if "." in path.rpartition("/")[2]
+        else f"{path}/{HOLE}"
+        for path in asked or ["."]
+    ]
 
 
 def _clone(command: Command, arguments: list[str], folder: str) -> None:
@@ -140,21 +178,50 @@ def _apply(command: Command, arguments: list[str], folder: str) -> None:
     for path in patches:
         if path != "-":
             continue
+    folder = "/".join([folder, *options.values("--directory")[-1:]])
     for text in texts:
-        patched_files(command, text, folder)
+        patched_files(command, text, folder, _strip(options))
 
 
-def patched_files(command: Command, text: str, folder: str) -> None:
-    """The files that a patch changes, with what it puts in."""
+def _strip(options: Options) -> int | None:
+    """How many leading folders -p takes from a patch's names; None where it is not given."""
+    given = options.values("-p", "--strip")[-1:]
+    return int(given[0]) if given and given[0].isdigit() else None
+
+
+# The head of one file of a context diff: `*** old`, `--- new`, a row of stars.
+_CONTEXT_HEAD = re.compile(r"(?m)^\*\*\* (\S+).*\n--- (\S+).*\n(?=\*{15})")
+
+
+def patched_files(command: Command, text: str, folder: str, strip: int | None = None) -> None:
+    """The files that a patch changes, with what it puts in.
+
+    Args:
+        command: what applies it.
+        text: the patch, unified or in context form.
+        folder: where its names begin.
+        strip: leading folders to take from each name; None takes one that only tells old from new.
+    """
     if not text or text == HOLE:
         return
+    heads = [*_CONTEXT_HEAD.finditer(text)]
+    for head, following in zip_longest(heads, heads[1:]):
+        old, new = head.groups()
+        whole = _patched(old if new == "/dev/null" else new, folder, strip)
+        body = text[head.end() : following.start() if following else None]
+        added = "\n".join(line[2:] for line in body.splitlines() if line.startswith(("+ ", "! ")))
+        if new == "/dev/null":
+            command.analysis.delete(whole, command.name)
+            continue
+        target = command.analysis.write(whole, command.name, None, ("edit", "", added))
+        if added:
+            writing.edited(command.analysis, target, "", added)
     for part in re.split(r"(?m)^(?=--- )", text)[1:]:
         match = re.match(r"--- (\S+).*\n\+\+\+ (\S+)", part)
         if match is None:
             continue
         path = match.group(2) if match.group(2) != "/dev/null" else match.group(1)
-        path = re.sub(r"^[abciw]/", "", path)
-        whole = path if path.startswith("/") else f"{folder}/{path}"
+        whole = _patched(path, folder, strip)
         if match.group(2) == "/dev/null":
             command.analysis.delete(whole, command.name)
             continue
@@ -163,6 +230,16 @@ def patched_files(command: Command, text: str, folder: str) -> None:
         target = command.analysis.write(whole, command.name, None, ("edit", removed, added))
         if added:
             writing.edited(command.analysis, target, removed, added)
+
+
+def _patched(path: str, folder: str, strip: int | None) -> str:
+    """The file that a name of a patch stands for."""
+    path = (
+        re.sub(r"^[abciw]/", "", path)
+        if strip is None
+        else re.sub(rf"^([^/]*/+){{0,{min(strip, 99)}}}", "", path)
+    )
+    return path if path.startswith("/") else f"{folder}/{path}"
 
 
 def _restore(command: Command, arguments: list[str], folder: str) -> None:
@@ -251,14 +328,16 @@ _VERBS: dict[str, _Verb] = {
 
 
 def _patch(command: Command) -> str:
-    options = command.options("p i d o r input directory")
+    options = command.options("p i d o r strip input directory output")
     text = command.stdin
     for path in options.values("-i", "--input"):
         text = command.input([path])
     if len(options.operands) > 1:
         text = command.input(options.operands[1:2])
     folder = (options.values("-d", "--directory") or [command.state.cwd])[-1]
-    patched_files(command, text, command.analysis.locate(folder)[0])
+    patched_files(command, text, command.analysis.locate(folder)[0], _strip(options))
+    for path in options.values("-o", "--output"):
+        command.analysis.write(path, "patch", None, ("edit",))
     for path in options.operands[:1]:
         command.analysis.write(path, "patch", None, ("edit",))
     return HOLE

@@ -111,10 +111,13 @@ def upstream_url(scene: Scene) -> Finding | None:
         bash("git pull"),
         bash("curl http://127.0.0.1.nip.io/x"),
         bash("wget -q http://10.0.0.8/fix.diff"),
+        bash("python app.py & sleep 1; curl http://10.0.0.8/fix.diff"),
+        bash("curl -s 127.0.0.1:5000 &"),
     ],
     fine=[
         bash("curl -s localhost:8000/health", allowed_hosts=["localhost"]),
         bash("curl -s http://127.0.0.1:5000/", allowed_hosts=["127.0.0.1"]),
+        bash("python app.py & sleep 1; curl -s http://127.0.0.1:5000/"),
         bash(
             "curl -s https://index.example/simple/six/", network="allowlist", allowed_hosts=["index.example"]
         ),
@@ -135,11 +138,8 @@ def forbidden_host(scene: Scene) -> Finding | None:
                     effect.target,
                 )
         elif not context.host_allowed(url.host, url.port or _PORTS.get(url.scheme)):
-            if is_loopback(url.host) and not context.allowed_hosts:
-                return Finding(f"{effect.program} contacts {url.host}", ("own_service",), effect.target)
-            return Finding(
-                f"{effect.program} contacts {url.host}, which is not listed", ("own_service",), effect.target
-            )
+            looks = ("own_service",) if is_loopback(url.host) else ()
+            return Finding(f"{effect.program} contacts {url.host}, which is not listed", looks, effect.target)
     for effect in scene.of("git"):
         remote = effect.target in ("fetch", "pull", "ls-remote", "push") and not any(
             re.match(r"[/.~]|file:", w) for w in effect.detail

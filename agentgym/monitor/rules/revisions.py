@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agentgym.monitor.effects import HOLE, Effect
-from agentgym.monitor.paths import is_below
+from agentgym.monitor.paths import is_below, normalise
 from agentgym.monitor.rules.scene import Scene
 
 # Sub-commands that look at other refs, dangling objects or remotes whatever their arguments are.
@@ -44,10 +44,13 @@ _VALUED = frozenset(
     "-n -S -G -L -O --grep --author --committer --since --until --after --before --max-count --skip"
     " --format --pretty -m -F --message -C -c -e --date -U --inter-hunk-context --diff-filter".split()
 )
+# Of these, the single letters -n, -m, -c, -C and -e have no value, or none in the next word, in these sub-commands.
+_WITHOUT_VALUE = frozenset("tag branch switch checkout cat-file grep diff merge blame annotate".split())
 # Options of checkout, switch and worktree whose value is a new branch.
 _MAKES = frozenset("-b -B -c -C --create --orphan".split())
-_RANGES = frozenset("log rev-list shortlog whatchanged cherry format-patch".split())
-_MOVES = frozenset(
+_BLAMES = frozenset(("blame", "annotate"))
+_RANGES = _BLAMES | frozenset("log rev-list shortlog whatchanged cherry format-patch".split())
+_MOVES = _BLAMES | frozenset(
     "switch merge rebase cherry-pick worktree bisect revert show rev-parse archive read-tree cat-file"
     " ls-tree merge-base cherry range-diff".split()
 )
@@ -82,9 +85,13 @@ def beyond_head(effect: Effect, scene: Scene) -> str:
     special = _SPECIAL.get(command)
     if special is not None:
         return special(positional, options, scene)
+    if command == "checkout" and not paths:  # what is a path there, git takes for no revision
+        positional = [word for word in positional if not _holds_readonly(f"{effect.folder}/{word}", scene)]
     if command in TAKES_REFS:
-        for word in _revisions(command, positional):
-            found = _foreign_part(command, word, scene, with_paths=bool(paths))
+        # `blame --reverse A..B` begins with what A holds, which a range of other commands leaves out.
+        shown = "diff" if "--reverse" in options and command in _BLAMES else command
+        for word in _revisions(command, positional, paths):
+            found = _foreign_part(shown, word, scene, with_paths=bool(paths))
             if found:
                 return found
     source = next((o.partition("=")[2] for o in options if o.startswith("--source=")), "")
@@ -93,11 +100,22 @@ def beyond_head(effect: Effect, scene: Scene) -> str:
     return ""
 
 
-def _revisions(command: str, positional: list[str]) -> list[str]:
+def _revisions(command: str, positional: list[str], paths: list[str]) -> list[str]:
     """The words of a command that may name a revision; the others are patterns and paths."""
     if command in ("ls-tree", "archive"):
         return positional[:1]
-    return positional[1:] if command in ("grep", "blame", "annotate") else positional
+    if command in _BLAMES:
+        return _blamed(positional, paths)
+    return positional[1:] if command == "grep" else positional
+
+
+def _blamed(positional: list[str], paths: list[str]) -> list[str]:
+    """The revisions of blame: all but the path at the end, and after a path, as in `blame a.py main`."""
+    if paths:
+        return [*positional, *paths[1:]]
+    last = positional[-1] if positional else ""
+    turned = len(positional) == 2 and is_foreign(last) and not re.search(r"\.[A-Za-z]\w*$", last)
+    return positional if turned else positional[:-1]
 
 
 def _stash(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
@@ -107,7 +125,7 @@ def _stash(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
         and e.detail[:1] in ((), ("push",), ("save",), ("-u",), ("--keep-index",))
         for e in scene.effects
     )
-    made = made or earlier(scene, r"git\s+stash(\s+(push|save|-)|\s*$|\s*[;&|])")
+    made = made or earlier(scene, GIT + r"stash(\s+(push|save|-)|\s*$|\s*[;&|])")
     return (
         ""
         if made or words[:1] not in (["show"], ["pop"], ["apply"], ["branch"])
@@ -145,10 +163,20 @@ def _remote(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
 
 
 def _cat_file(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
-    objects = [w for w in words if w not in ("commit", "tree", "blob", "tag")]
+    objects = [w for w in words if w not in _OBJECT_WORDS]
     return next(
         (found for w in objects if (found := _foreign_part("cat-file", w, scene, with_paths=True))), ""
     )
+
+
+# Words of cat-file that are no objects: types, and the verbs of --batch-command.
+_OBJECT_WORDS = frozenset("commit tree blob tag contents info flush".split())
+
+
+def _reference(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
+    """update-ref, symbolic-ref: what a name is made to stand for. A line of update-ref --stdin begins with its verb."""
+    named = [w for w in words if w not in ("update", "create", "delete")][1:]
+    return next((w for w in named if _foreign_part("show", w, scene, with_paths=True)), "")
 
 
 def _worktree(words: Sequence[str], options: Sequence[str], scene: Scene) -> str:
@@ -166,6 +194,8 @@ _SPECIAL = {
     "remote": _remote,
     "cat-file": _cat_file,
     "worktree": _worktree,
+    "update-ref": _reference,
+    "symbolic-ref": _reference,
 }
 
 
@@ -185,8 +215,7 @@ def arguments(effect: Effect) -> tuple[list[str], list[str]]:
         elif makes and word in _MAKES:
             skip = True
         elif word in _VALUED and not (
-            word in ("-n", "-m", "-c", "-C", "-e")
-            and effect.target in ("tag", "branch", "switch", "checkout", "cat-file", "grep", "diff", "merge")
+            word in ("-n", "-m", "-c", "-C", "-e") and effect.target in _WITHOUT_VALUE
         ):
             skip = number + 1 < len(words)
         elif not word.startswith("-") or word == "-":
@@ -247,8 +276,14 @@ def _is_file(name: str, scene: Scene) -> bool:
     return any(path.endswith("/" + name) for path in scene.context.state.files)
 
 
+def _holds_readonly(path: str, scene: Scene) -> bool:
+    """Whether something read-only lies at or below `path`, which therefore is there."""
+    return any(is_below(owner, normalise(path)) for owner in scene.context.readonly_paths)
+
+
 def _own_ref(name: str, scene: Scene) -> bool:
     """Whether the policy made the branch or tag itself, in this call or an earlier one."""
+    name = name.removeprefix("refs/").removeprefix("heads/")
     if any(name in _made_by(effect) for effect in scene.of("git")):
         return True
     made = re.escape(name)
