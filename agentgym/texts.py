@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
+_LONGEST = 120  # letters of a label, before its digest: names of files may have 255
+
 
 def split_lines(text: str) -> list[str]:
     r"""The lines of a text, numbered as Python, grep and editors number them.
@@ -18,3 +24,19 @@ def split_lines(text: str) -> list[str]:
 def repaired(text: str) -> str:
     """The text, with a question mark for every half of a surrogate pair, so that it can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def short_digest(text: str) -> str:
+    """Eight hexadecimal digits that tell one text from another."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def safe_label(*parts: str) -> str:
+    """The parts, joined by hyphens, as the name of one file or folder, whatever stands in them.
+
+    Nothing in it leads elsewhere, hides the file or looks like a flag. A name that had to be changed for that ends in a
+    digest of what it was, so that no two things get one name.
+    """
+    whole = "-".join(parts)
+    clean = _UNSAFE.sub("_", whole).lstrip(".-")[:_LONGEST]
+    return clean if clean and clean == whole else "-".join(filter(None, (clean, short_digest(whole))))

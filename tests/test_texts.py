@@ -1,10 +1,10 @@
-"""Lines as editors number them."""
+"""Lines as editors number them, and names of files."""
 
 from __future__ import annotations
 
 import pytest
 
-from agentgym.texts import split_lines
+from agentgym.texts import safe_label, split_lines
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,26 @@ from agentgym.texts import split_lines
 )
 def test_only_line_feeds_end_lines(text: str, lines: list[str]) -> None:
     assert split_lines(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("parts", "label"),
+    [  # digests as sha256sum prints them
+        (("tiny-pkg", "1.5"), "tiny-pkg-1.5"),
+        (("a", "1.0.post3+g12_3"), "a-1.0.post3+g12_3"),
+        (("m/a:1",), "m_a_1-0b55ab4d"),
+        (("m_a_1",), "m_a_1"),
+        (("x", "1/../../../ESCAPED"), "x-1_.._.._.._ESCAPED-77e51d47"),
+        (("..",), "5ec1f7e7"),
+        (("",), "e3b0c442"),
+    ],
+)
+def test_labels_are_names_of_files(parts: tuple[str, ...], label: str) -> None:
+    assert safe_label(*parts) == label
+
+
+def test_long_labels_and_halves_of_surrogates() -> None:
+    one, other = safe_label("x" * 300 + "1"), safe_label("x" * 300 + "2")
+    assert one != other
+    assert len(one) == len(other) == 120 + 1 + 8
+    assert safe_label("a\udc80").startswith("a_-")

@@ -7,7 +7,6 @@ Example:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import tyro
 from agentgym.cli import console
 from agentgym.cli.arguments import parse, read_run
 from agentgym.errors import UsageError, nearest
+from agentgym.texts import safe_label
 from agentgym.trajectory.records import Trajectory
 
 
@@ -32,7 +32,8 @@ class Args:
     index: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Which trajectory, by position, from 0; negative from the end. Default: the first."""
     out: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where to write the page. Default: ID.html in the folder views beside the file."""
+    """Where to write the page. Default: ID.html in the folder views beside the file, in views/NAME for a NAME.jsonl
+    of another name than trajectories."""
     json: bool = False
     """Print JSON: id and path."""
 
@@ -57,8 +58,11 @@ def main(words: Sequence[str]) -> int:
 
 
 def view_path(file: Path, trajectory: Trajectory) -> Path:
-    """Where the page of a trajectory in `file` goes unless told otherwise."""
-    return file.parent / "views" / (re.sub(r"[^\w.-]+", "_", trajectory.id).strip("._") + ".html")
+    """Where the page of a trajectory in `file` goes unless told otherwise; several files may lie in one folder."""
+    folder = file.parent / "views"
+    if file.name != "trajectories.jsonl":
+        folder /= safe_label(file.stem)
+    return folder / f"{safe_label(trajectory.id)}.html"
 
 
 def _choose(trajectories: list[Trajectory], wanted: str | None, index: int, file: Path) -> Trajectory:

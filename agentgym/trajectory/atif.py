@@ -11,7 +11,6 @@ of somebody else's, which has none of this, is read as far as it goes (`atif_imp
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.messages import Conversation, Message
+from agentgym.texts import safe_label
 from agentgym.trajectory.atif_import import from_atif
 from agentgym.trajectory.records import Call, Sampled, Segment, Step, Trajectory
 from agentgym.trajectory.store import messages_to_rows, to_dict
@@ -286,4 +286,4 @@ def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _file_name(trajectory_id: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", trajectory_id).strip("._") + ".json"
+    return f"{safe_label(trajectory_id)}.json"

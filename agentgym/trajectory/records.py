@@ -107,6 +107,8 @@ class DelegatedTurn:
         begins: it is the first reply of a delegated task.
         caller: whose reply gave the task: number of a delegated turn, counted through the episode from 0; None: the
             recorded agent's, in this step.
+        of_environment: a policy that the environment was given replied, not the one that plays the episode: nothing of
+            it is for a trainer.
     """
 
     agent: str
@@ -116,6 +118,7 @@ class DelegatedTurn:
     calls: tuple[CallRecord, ...] = ()
     begins: bool = False
     caller: int | None = None
+    of_environment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ class Sampled:
         finish_reason: as in `Reply`.
         superseded: sampled, but not what was acted on (a retry); kept, mask 0.
         policy_version: which weights answered, as in `Reply`; "" where the policy does not say.
-        masked: acted on, but left out of the loss on purpose (a blocked call, see `AntiHack`); mask 0.
+        masked: acted on, but left out of the loss on purpose (a blocked call, see `AntiHack`; a worker that another
+            policy played, see `Delegation`); mask 0.
     """
 
     message: int

@@ -25,11 +25,21 @@ import numpy as np
 from agentgym.errors import MissingDependency, UsageError
 from agentgym.messages import Conversation, Message, MessageCall
 from agentgym.trajectory.records import SCHEMA_VERSION, Call, Event, Sampled, Segment, Step, Trajectory
+from agentgym.trajectory.typed import FieldTypes, check_verdict
 
 T = TypeVar("T")
 
 FILE_NAME = "trajectories.jsonl"
 _ARRAYS = ("token_ids", "mask", "logprobs", "rewards")
+# Fields of which a file has many are looked at only where something counts or shows them: reading must stay fast.
+_TRAJECTORY_TYPES = FieldTypes(Trajectory)
+_STEP_TYPES = FieldTypes(
+    Step, "action", "observation", "reward", "prompt_tokens", "sampled_tokens", "seconds", "policy_seconds"
+)
+_CALL_TYPES = FieldTypes(Call, "name", "text", "seconds")
+_SEGMENT_TYPES = FieldTypes(Segment, "index", "agent", "parent")
+_MESSAGE_TYPES = FieldTypes(Message, "role", "content")
+_EVENT_TYPES = FieldTypes(Event, "kind", "step", "data")
 _HEAD = re.compile(rb'\{"schema_version": ?1, ?"id": ?("(?:[^"\\]|\\.)*")')
 
 
@@ -97,7 +107,7 @@ class TrajectoryStore:
             where = f"{self.path}, line {number}"
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 if not complete:
                     warnings.warn(f"{where}: skipped, it was not written to its end", stacklevel=2)
                     continue
@@ -198,13 +208,18 @@ class TrajectoryStore:
 
     def _read_tokens(self, row: dict[str, Any], where: str) -> None:
         _, parquet = _pyarrow()
-        target = self.path.parent / row.pop("tokens")
+        target = self.path.parent / str(row.pop("tokens"))
         if not target.exists():
             raise UsageError(f"{where}: its tokens are in {target}, which does not exist")
         with parquet.ParquetFile(target) as file:
             rows = {entry["segment"]: entry for entry in file.read().to_pylist()}
-        for segment in row["segments"]:
-            segment.update({name: rows[segment["index"]][name] for name in _ARRAYS})
+        try:
+            for segment in row["segments"]:
+                segment.update({name: rows[segment["index"]][name] for name in _ARRAYS})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise UsageError(
+                f"{where}: {target} does not hold the tokens of its segments: {error}"
+            ) from error
 
 
 # -- JSON values ---------------------------------------------------------------------------------------------
@@ -251,24 +266,42 @@ def from_dict(row: Any, where: str = "trajectory") -> Trajectory:
         )
     try:
         values = dict(row)
-        values["steps"] = [
-            Step(**(step | {"calls": [Call(**call) for call in step["calls"]]})) for step in row["steps"]
-        ]
-        values["segments"] = [
-            Segment(
-                **segment
-                | {
-                    "messages": messages_from_rows(segment["messages"]),
-                    "sampled": [Sampled(**sampled) for sampled in segment["sampled"]],
-                    "dropped": messages_from_rows(segment["dropped"]),
-                }
-            )
-            for segment in row["segments"]
-        ]
+        values["steps"] = [_step(step) for step in row["steps"]]
+        values["segments"] = [_segment(segment) for segment in row["segments"]]
         values["events"] = [Event(**event) for event in row["events"]]
-        return Trajectory(**values)
+        trajectory = Trajectory(**values)
+        _check(trajectory)
+        return trajectory
     except (TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{where}: not in the form of version {SCHEMA_VERSION}: {error}") from error
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    calls = [Call(**call) for call in row["calls"]]
+    step = Step(**row)
+    step.calls = calls
+    return step
+
+
+def _segment(row: Mapping[str, Any]) -> Segment:
+    segment = Segment(**row)
+    segment.messages = messages_from_rows(row["messages"])
+    segment.sampled = [Sampled(**sampled) for sampled in row["sampled"]]
+    segment.dropped = messages_from_rows(row["dropped"])
+    return segment
+
+
+def _check(trajectory: Trajectory) -> None:
+    """Refuse with a TypeError what no report could count and no page show."""
+    segments, steps = trajectory.segments, trajectory.steps
+    _TRAJECTORY_TYPES.check((trajectory,))
+    _STEP_TYPES.check(steps)
+    _CALL_TYPES.check([call for step in steps for call in step.calls])
+    _SEGMENT_TYPES.check(segments)
+    _MESSAGE_TYPES.check([message for segment in segments for message in segment.messages])
+    _EVENT_TYPES.check(trajectory.events)
+    if trajectory.verdict:
+        check_verdict(trajectory.verdict)
 
 
 def messages_to_rows(messages: Conversation) -> list[dict[str, Any]]:
@@ -290,10 +323,11 @@ def messages_to_rows(messages: Conversation) -> list[dict[str, Any]]:
 
 def messages_from_rows(rows: list[dict[str, Any]]) -> Conversation:
     """The messages that `messages_to_rows` wrote."""
-    return tuple(
-        Message(**row | {"tool_calls": tuple(MessageCall(**call) for call in row.get("tool_calls", ()))})
-        for row in rows
-    )
+    return tuple([Message(**row) if "tool_calls" not in row else _calling(row) for row in rows])
+
+
+def _calling(row: dict[str, Any]) -> Message:
+    return Message(**row | {"tool_calls": tuple(MessageCall(**call) for call in row["tool_calls"])})
 
 
 def jsonable(value: Any) -> Any:

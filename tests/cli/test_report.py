@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -182,6 +183,47 @@ def test_view(call, mixed, tmp_path):
     ).json
     assert answer == {"id": "e5", "path": str(tmp_path / "a" / "x.html")}
     assert call("view", mixed, "--id", "e3", "--json").json["id"] == "e3"
+
+
+def test_ids_that_look_alike_have_pages_of_their_own(call, tmp_path):
+    run = write(tmp_path / "run", [Trajectory(id, env_id=TINY) for id in ("m/a:1", "m_a_1", "..")])
+    assert call("report", run, "--html", tmp_path / "report.html").code == 0
+    # Digests as sha256sum prints them.
+    names = ["5ec1f7e7.html", "m_a_1-0b55ab4d.html", "m_a_1.html"]
+    assert sorted(page.name for page in (run / "views").iterdir()) == names
+    assert call("view", run, "--id", "m/a:1").out == f"{run / 'views' / 'm_a_1-0b55ab4d.html'}\n"
+
+
+def test_files_in_one_folder_have_pages_of_their_own(call, tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / name, [episode(0, prompt=f"from {name}")]).joinpath("trajectories.jsonl").rename(
+            tmp_path / f"{name}.jsonl"
+        )
+    page = tmp_path / "report.html"
+    assert call("report", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--html", page).code == 0
+    for name in ("a", "b"):
+        assert (tmp_path / "views" / name / "e0.html").is_file()
+
+
+@pytest.mark.parametrize("verb", ["report", "view"])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"reward": "x"}, "expected reward of a trajectory to be a number or null, got 'x'"),
+        ({"seconds": None}, "expected seconds of a trajectory to be a number, got None"),
+        ({"resolved": 1}, "expected resolved of a trajectory to be true or false or null, got 1"),
+        ({"verdict": {"score": "x"}}, "expected verdict.score to be a number, got 'x'"),
+    ],
+)
+def test_wrong_types_are_bad_input_that_names_line_and_field(call, tmp_path, verb, change, says):
+    run = write(tmp_path / "run", [episode(0), episode(1)])
+    file = run / "trajectories.jsonl"
+    first, second = file.read_text().splitlines()
+    file.write_text(f"{first}\n{json.dumps(json.loads(second) | change)}\n")
+    called = call(verb, run)
+    assert called.code == 2
+    assert f"{file}, line 2: " in called.complaint
+    assert says in called.complaint
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_documents_of_the_example():
     root, continued = to_atif(full())
     for document in (root, continued):
         check_document(document)
-    assert root["continued_trajectory_ref"] == "run_1.segment-3.json"
+    assert root["continued_trajectory_ref"] == "run_1.segment-3-45ed3268.json"
     assert "continued_trajectory_ref" not in continued
     assert [sub["trajectory_id"] for sub in root["subagent_trajectories"]] == ["run/1.segment-2"]
     assert root["steps"][3]["observation"]["results"][-1] == {
@@ -282,5 +282,5 @@ def test_other_documents_are_refused(document, message):
 def test_a_missing_continuation_is_named(tmp_path):
     paths = write_atif(full(), tmp_path)
     paths[1].unlink()
-    with pytest.raises(UsageError, match=r"run_1\.segment-3\.json"):
+    with pytest.raises(UsageError, match=r"run_1\.segment-3-45ed3268\.json"):
         read_atif(paths[0])

@@ -85,6 +85,57 @@ def test_other_forms_are_refused_with_the_reason(row, message):
         from_dict(row)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (("reward",), "x", "expected reward of a trajectory to be a number or null, got 'x'"),
+        (("reward",), True, "expected reward of a trajectory to be a number or null, got True"),
+        (("id",), 3, "expected id of a trajectory to be a text, got 3"),
+        (("seed",), 1.5, "expected seed of a trajectory to be a whole number or null, got 1.5"),
+        (("terminated",), 0, "expected terminated of a trajectory to be true or false, got 0"),
+        (("extra",), [], r"expected extra of a trajectory to be an object, got \[\]"),
+        (("steps", 1, "reward"), "1", "expected reward of a step to be a number, got '1'"),
+        (
+            ("steps", 0, "prompt_tokens"),
+            2.5,
+            "expected prompt_tokens of a step to be a whole number, got 2.5",
+        ),
+        (("steps", 0, "calls", 0, "text"), None, "expected text of a call to be a text, got None"),
+        (("segments", 0, "index"), "0", "expected index of a segment to be a whole number, got '0'"),
+        (("segments", 0, "messages", 0, "content"), 7, "expected content of a message to be a text, got 7"),
+        (("events", 0, "data"), 7, "expected data of an event to be an object, got 7"),
+        (("verdict", "score"), "x", "expected verdict.score to be a number, got 'x'"),
+        (
+            ("verdict", "held_out", "gently"),
+            None,
+            "expected verdict.held_out.gently to be a number, got None",
+        ),
+        (("verdict", "evidence"), "x", "expected verdict.evidence to be an object, got 'x'"),
+    ],
+)
+def test_wrong_types_are_refused_with_field_and_value(place, value, says):
+    row = json.loads(json.dumps(to_dict(full())))
+    inner = row
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    for _ in range(2):  # what was found wrong is not remembered as good
+        with pytest.raises(UsageError, match=f"^line 3: .*{says}"):
+            from_dict(row, "line 3")
+
+
+def test_a_whole_number_will_do_for_any_number():
+    row = to_dict(full())
+    row["reward"] = row["steps"][0]["seconds"] = row["verdict"]["score"] = 1
+    assert from_dict(row).reward == 1
+
+
+def test_reading_leaves_the_row_as_it_is():
+    row = json.loads(json.dumps(to_dict(full())))
+    from_dict(row)
+    assert row == json.loads(json.dumps(to_dict(full())))
+
+
 def test_jsonable_makes_plain_values():
     value = jsonable({"a": (1, np.float32(0.5)), 3: {"b": (np.int64(7),)}})
     assert value == {"a": [1, 0.5], "3": {"b": [7]}}

@@ -37,7 +37,7 @@ class Args:
     split: Annotated[str, tyro.conf.arg(metavar="S")] = ""
     """Only this split."""
     limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """At most so many rows. Default: all."""
+    """At most so many rows, of the split where one is given. Default: all."""
     json: bool = False
     """Print JSON."""
 

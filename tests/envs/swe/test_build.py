@@ -18,18 +18,20 @@ import pytest
 from agentgym.envs.swe.building import bugs, build
 from agentgym.envs.swe.building.bugs import ANYWHERE, ONE_FILE, SEVERAL_FILES, Bug, group, places_for_bugs
 from agentgym.envs.swe.building.build import build_tasks
-from agentgym.envs.swe.building.candidates import tree_digest
+from agentgym.envs.swe.building.candidates import KEPT, Candidate, Journal, Outcome, tree_digest
 from agentgym.envs.swe.building.mutations import Site
 from agentgym.envs.swe.building.statements import Failure, defect_statement
 from agentgym.envs.swe.grading import gold_patch, grade, grade_patch, task_python, task_tree, validate_records
 from agentgym.envs.swe.records import SweRecord, load_records, write_records
 from agentgym.envs.swe.repo import apply_patch, tree_diff
-from agentgym.envs.swe.runtime.prepared import Runtime
+from agentgym.envs.swe.runtime.prepared import Runtime, prepare_runtime
 from agentgym.envs.swe.runtime.project import inspect_project
 from agentgym.errors import InfrastructureError, TaskError, UsageError
 from agentgym.verifiers.patches import list_tree
 from agentgym.verifiers.tests import SuiteRun, TestSuite
 from tests.envs.swe.tiny_package import PACKAGE, make_sdist, put_tree, use_this_python
+
+WRITE = build._write
 
 
 @pytest.fixture(autouse=True)
@@ -330,6 +332,40 @@ def test_an_interrupted_build_continues(
     lines = (tmp_path / "out/journal.jsonl").read_text().splitlines()
     assert all(json.loads(line)["key"] for line in lines)
     assert len({json.loads(line)["key"] for line in lines}) == len(lines)
+
+
+def test_a_version_is_no_path(suite: Suite, tmp_path: Path) -> None:
+    told = PACKAGE["PKG-INFO"].replace("1.5", "1/../../../ESCAPED")
+    tree = put_tree(tmp_path / "tree", {**PACKAGE, "PKG-INFO": told})
+    runtime = prepare_runtime(tree)
+    assert runtime.project.version == "1/../../../ESCAPED"
+    WRITE(tmp_path / "a/b/out", tree, runtime, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tree"]
+    (snapshot,) = (tmp_path / "a/b/out/snapshots").iterdir()
+    assert snapshot.name.startswith("tiny-pkg-1_.._.._.._ESCAPED-")
+
+
+@pytest.mark.parametrize("broken", [b"\0\0\0", b"3", b"[]", b'{"key": "c"}', b"\xff"])
+def test_a_broken_line_of_a_journal_is_tried_again(tmp_path: Path, broken: bytes) -> None:
+    tried: list[str] = []
+
+    def candidate(key: str) -> Candidate:
+        def attempt() -> Outcome:
+            tried.append(key)
+            return Outcome(KEPT, "", {"key": key})
+
+        return Candidate(key, key, attempt)
+
+    journal = Journal(tmp_path)
+    for key in "abc":
+        journal.outcome(candidate(key))
+    file = tmp_path / "journal.jsonl"
+    first, _, last = file.read_bytes().splitlines()
+    file.write_bytes(b"\n".join([first, broken, last]) + b"\n")
+    with pytest.warns(UserWarning, match=r"journal\.jsonl, line 2: skipped, it is no outcome"):
+        again = Journal(tmp_path)
+    assert [again.outcome(candidate(key)).data for key in "abc"] == [{"key": key} for key in "abc"]
+    assert tried == ["a", "b", "c", "b"]
 
 
 def test_the_report_tells_why_bugs_were_dropped(

@@ -590,6 +590,27 @@ def test_import_stops_at_its_limit(tmp_path: Path) -> None:
     ]
 
 
+def test_a_limit_counts_rows_of_the_split(tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    lines = [
+        json.dumps({"instance_id": name, "split": split, "test_targets": ["t"]})
+        for name, split in zip("abcabd", ["train"] * 3 + ["test"] * 3, strict=True)
+    ]
+    source.write_text("\n".join(lines) + "\n")
+
+    def taken(limit: int | None, split: str = "test") -> list[str]:
+        report = import_records(str(source), tmp_path / "out", split=split, limit=limit)
+        return [entry.record.instance_id for entry in report.imported]
+
+    assert taken(2) == ["a", "b"]
+    assert taken(9) == taken(None) == ["a", "b", "d"]
+    assert taken(2, "train") == ["a", "b"]
+    source.write_text("\n".join([*lines[:3], "broken", *lines[3:]]) + "\n")
+    assert taken(2) == ["a"]  # what cannot be read may be of the split
+    with pytest.raises(UsageError, match="expected limit to be a whole number >= 1, got 0"):
+        taken(0)
+
+
 # Any JSON object gives a record or an error that names a field.
 
 _FIELDS = sorted(

@@ -7,9 +7,12 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from agentgym.envs.swe.building import mine
+from agentgym.envs.swe.building.candidates import KEPT
 from agentgym.envs.swe.building.changes import (
     CONFIG,
     DOCS,
@@ -20,13 +23,16 @@ from agentgym.envs.swe.building.changes import (
     kind_of,
     why_unfit,
 )
-from agentgym.envs.swe.building.history import History, history_of_sdists, last_versions
+from agentgym.envs.swe.building.history import Change, History, history_of_sdists, last_versions
 from agentgym.envs.swe.building.mine import mine_repository, mine_sdists
 from agentgym.envs.swe.building.statements import Failure, change_statement, problem_text
 from agentgym.envs.swe.grading import gold_patch, task_tree, validate_records
 from agentgym.envs.swe.records import load_records
+from agentgym.envs.swe.runtime.prepared import Runtime
+from agentgym.envs.swe.runtime.project import inspect_project
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.verifiers.patches import list_tree
+from agentgym.verifiers.tests import SuiteRun, TestSuite
 from tests.envs.swe.tiny_package import PACKAGE, make_sdist, put_tree, use_this_python
 
 PYPROJECT = '[project]\nname = "tiny-pkg"\nversion = "1.5"\n'
@@ -172,6 +178,32 @@ def test_two_source_archives(tmp_path: Path) -> None:
     tree = task_tree(record)
     assert "1.6" not in (tree / "CHANGELOG.rst").read_text() + (tree / "PKG-INFO").read_text()
     assert validate_records([record])["ok"] == 1
+
+
+def test_a_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = BASE | {"pyproject.toml": PYPROJECT.replace("tiny-pkg", "x/../../../ESCAPED")}
+    visible, broken, fixed = (
+        put_tree(tmp_path / "trees" / name, old | changed)
+        for name, changed in {"visible": {}, "broken": {TESTS_OF: FIX[TESTS_OF]}, "fixed": FIX}.items()
+    )
+    run = SuiteRun(
+        {"t::new": "failed", "t::old": "passed"}, {"t::new": ("", "AssertionError")}, "", 1, "", 1.0
+    )
+    monkeypatch.setattr(mine, "run_suite", lambda tree, suite: run)
+    project = inspect_project(fixed)
+    suite = TestSuite(Path("python"), project.targets)
+    outcome = mine._compare(
+        SimpleNamespace(out=tmp_path / "a/b/out", origin="x"),
+        Change("c" * 40, "p" * 40, "Give back the start value where there are no values"),
+        Runtime(project, (), suite, frozenset(run.statuses), {}, 1.0),
+        mine._Trees(visible, broken, fixed),
+        [NUMBERS],
+        [TESTS_OF],
+    )
+    assert outcome.kind == KEPT
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "trees"]
+    (snapshot,) = (tmp_path / "a/b/out/snapshots").iterdir()
+    assert snapshot.name.startswith("x_-_-_-_escaped-cccccccccc-")
 
 
 def named_sdist(folder: Path, version: str, files: dict[str, str]) -> str:

@@ -184,6 +184,18 @@ def test_metadata_for_a_tree_that_was_never_built(tmp_path: Path) -> None:
     assert list_tree(tree) == before
 
 
+def test_a_name_is_no_path(tmp_path: Path) -> None:
+    named = "[project]\nname = '../../there/x'\ndynamic = ['version']\n"
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/x.py").write_text("version = '9'\n")
+    tree = put_tree(tmp_path / "in/tree", {"pyproject.toml": named, "some.py": "", "tests/test_x.py": TEST})
+    project = inspect_project(tree)
+    assert project.version == "0"
+    add_metadata(tree, project)
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["x.py"]
+    assert len([*tree.glob("*.egg-info/PKG-INFO")]) == 1
+
+
 def test_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     newer = Interpreter(Path("/opt/python3.14"), "3.14.1")
     older = Interpreter(Path("/opt/python3.9"), "3.9.2")

@@ -14,9 +14,9 @@ from agentgym.envs.swe.runtime.attempt import Attempt, ended_files
 from agentgym.envs.swe.runtime.clean_runs import StageError, generous, is_green, must_be_green, stable_tests
 from agentgym.envs.swe.runtime.dockerfile import build_image, dockerfile
 from agentgym.envs.swe.runtime.missing import missing_distributions
-from agentgym.envs.swe.runtime.prepared import environment_for, prepare_runtime
+from agentgym.envs.swe.runtime.prepared import Runtime, environment_for, prepare_runtime
 from agentgym.envs.swe.runtime.project import inspect_project
-from agentgym.envs.swe.runtime.repositories import Outcome, prepare_repositories
+from agentgym.envs.swe.runtime.repositories import Folders, Outcome, prepare_repositories
 from agentgym.errors import InfrastructureError, MissingDependency, TaskError
 from agentgym.verifiers.patches import list_tree
 from agentgym.verifiers.tests import SuiteRun, TestSuite
@@ -360,6 +360,74 @@ def test_a_second_run_goes_on_where_the_first_ended(monkeypatch: pytest.MonkeyPa
     assert len(json.loads((tmp_path / "prepare.json").read_text())["repositories"]) == 3
 
 
+@pytest.fixture
+def understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repositories are understood as ever, but nothing is installed and no test runs."""
+
+    def prepare(tree: Path, **more: object) -> Runtime:
+        project = inspect_project(tree)
+        return Runtime(
+            project, ("pytest==0",), TestSuite(Path("python"), project.targets), frozenset({"t"}), {}, 1.0
+        )
+
+    monkeypatch.setattr(repositories, "prepare_runtime", prepare)
+
+
+def put_repository(folder: Path, version: str) -> str:
+    named = f'[project]\nname = "same"\nversion = "{version}"\n'
+    files = {"pyproject.toml": named, "same.py": f"# {folder.name}\n", "tests/test_same.py": ""}
+    return str(put_tree(folder, files))
+
+
+def test_a_version_is_no_path(understood: None, tmp_path: Path) -> None:
+    source = put_repository(tmp_path / "a/source", "1/../../../ESCAPED")
+    (outcome,) = prepare_repositories([source], tmp_path / "a/b/out")
+    assert outcome.folder.startswith("same-1_.._.._.._ESCAPED-")
+    assert outcome.version == "1/../../../ESCAPED"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+    assert sorted(path.name for path in (tmp_path / "a/b/out").iterdir()) == ["prepare.json", outcome.folder]
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("1.5", "same-1.5"), ("1.0.post3+gA1", "same-1.0.post3-ga1"), ("1/../x", "same-1-x-c01bc9e7")],
+)
+def test_images_have_names_that_docker_takes(
+    understood: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tag: str
+) -> None:
+    built: list[tuple[Path, str]] = []
+    monkeypatch.setattr(repositories, "build_image", lambda folder, name: built.append((folder, name)))
+    source = put_repository(tmp_path / "source", version)
+    (outcome,) = prepare_repositories([source], tmp_path / "out", images=True)
+    assert outcome.image == f"agentgym-swe/{tag}"
+    assert built == [(tmp_path / "out" / outcome.folder, outcome.image)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_two_of_one_name_have_two_folders(understood: None, tmp_path: Path, jobs: int) -> None:
+    names = [put_repository(tmp_path / name, "0") for name in ("cla", "clb")]
+    first = prepare_repositories(names, tmp_path / "out", jobs=jobs)
+    assert len({outcome.folder for outcome in first}) == 2
+    assert "same-0" in {outcome.folder for outcome in first}
+    for outcome, name in zip(first, ("cla", "clb"), strict=True):
+        unpack(tmp_path / "out" / outcome.folder / "tree.tar.gz", tmp_path / "again" / name)
+        assert (tmp_path / "again" / name / "same.py").read_text() == f"# {name}\n"
+    again = prepare_repositories(names[::-1], tmp_path / "out")
+    assert again == first[::-1]
+
+
+def test_a_repository_keeps_its_folder() -> None:
+    earlier = [
+        Outcome("b", True, name="Same", version="0"),  # as reports had it before they told the folder
+        Outcome("a", True, name="same", version="0", folder="same-0-ca978112"),
+        Outcome("c", False, name="same", version="1"),
+    ]
+    folders = Folders(earlier)
+    assert folders.of("a", "same", "0") == "same-0-ca978112"  # as sha256sum prints it of "a"
+    assert folders.of("b", "same", "0") == "same-0"
+    assert folders.of("d", "same", "1") == "same-1"
+
+
 def test_a_fault_in_one_ends_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Prepared(monkeypatch, {"good": Outcome("good", True)})
     with pytest.raises(KeyError):
@@ -412,6 +480,7 @@ def test_what_is_written_for_a_repository(offline: None, tmp_path: Path) -> None
     tree = put_tree(tmp_path / "tree", PACKAGE)
     (outcome,) = prepare_repositories([str(tree)], tmp_path / "out")
     assert (outcome.ok, outcome.tests, outcome.stable, outcome.unstable) == (True, 19, 18, 1)
+    assert outcome.folder == "tiny-pkg-1.5"
     folder = tmp_path / "out" / "tiny-pkg-1.5"
     assert (folder / "requirements.txt").read_text() == "pytest==0\n"
     assert (folder / "Dockerfile").is_file()

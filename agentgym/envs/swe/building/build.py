@@ -41,6 +41,7 @@ from agentgym.envs.swe.runtime.pythonenv import canonical
 from agentgym.envs.swe.runtime.sources import fetch
 from agentgym.errors import TaskError, whole_number
 from agentgym.sandbox import scratch_folder
+from agentgym.texts import safe_label
 from agentgym.verifiers.tests import copy_tree
 
 TRIES_PER_BUG = 10
@@ -173,7 +174,7 @@ def _write(out: Path, tree: Path, runtime: Runtime, bugs: Sequence[Bug]) -> list
     """Hide the tests, pack the snapshot, write both files; on any failure neither is left behind."""
     hidden = sorted({node.partition("::")[0] for bug in bugs for node in bug.fail_to_pass})
     project, suite = runtime.project, runtime.suite
-    label = f"{canonical(project.name)}-{project.version}"
+    label = safe_label(canonical(project.name), project.version)
     records = []
     with scratch_folder("build") as folder:
         visible = Path(folder, "visible")

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,7 +60,11 @@ class Candidate:
 
 
 class Journal:
-    """The outcomes in a folder's `JOURNAL`, one a line; a last line that was torn by a crash is cut off."""
+    """The outcomes in a folder's `JOURNAL`, one a line.
+
+    A last line that was torn by a crash is cut off. What else is no outcome is skipped with a warning: its candidate is
+    tried again.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,9 +75,13 @@ class Journal:
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
             write_atomic(self._path, whole)
-        for line in whole.splitlines():
-            row = json.loads(line)
-            self._known[row.pop("key")] = Outcome(row["kind"], row["detail"], row["data"], row["seconds"])
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                row = json.loads(line)
+                known = Outcome(row["kind"], row["detail"], row["data"], row["seconds"])
+                self._known[row["key"]] = known
+            except (ValueError, KeyError, TypeError):
+                warnings.warn(f"{self._path}, line {number}: skipped, it is no outcome", stacklevel=2)
 
     def outcome(self, candidate: Candidate) -> Outcome:
         """The known outcome of a candidate, or that of trying it now."""

@@ -51,6 +51,7 @@ from agentgym.envs.swe.runtime.project import library_files
 from agentgym.envs.swe.runtime.pythonenv import canonical
 from agentgym.errors import InfrastructureError, MissingDependency, SandboxError, TaskError, whole_number
 from agentgym.sandbox import scratch_folder
+from agentgym.texts import safe_label
 from agentgym.verifiers.tests import Protected, copy_tree, run_suite
 
 RUNS = 2  # of the tests, with the change's sources and without
@@ -286,7 +287,7 @@ def _compare(
         return Outcome("nothing to tell", "no message that says what is wrong, and no error of a test")
     archive = pack_tree(trees.visible)
     project, suite = runtime.project, runtime.suite
-    label = f"{canonical(project.name)}-{change.commit[:10]}"
+    label = safe_label(canonical(project.name), change.commit[:10])
     snapshot = f"snapshots/{label}.tar.gz"
     write_atomic(mine.out / snapshot, archive)
     named = f"{project.name} {project.version}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from agentgym.envs.swe.importers import AUTO
 from agentgym.envs.swe.importers.reading import RECORDS, is_dataset_name, read_dataset, read_source
 from agentgym.envs.swe.records import SweRecord, missing, read_record, write_atomic, write_records
-from agentgym.errors import TaskError
+from agentgym.errors import TaskError, whole_number
 
 SNAPSHOTS = "snapshots"
 
@@ -63,7 +62,7 @@ def import_records(
         out: folder for the records and copies of their snapshots.
         form: one of `FORMS`; "auto": told by each row's fields.
         split: only this one.
-        limit: at most so many rows of the source.
+        limit: at most so many rows, broken ones included; those of another split do not count.
         image_here: see `missing`.
         progress: called with the id of each record.
 
@@ -71,24 +70,28 @@ def import_records(
         TaskError: there is no source, or no row of it is a record; a broken row alone is skipped.
         InfrastructureError: a dataset cannot be had.
     """
+    if limit is not None:
+        whole_number("limit", limit, least=1)
     rows = read_dataset(source, split=split) if is_dataset_name(source) else read_source(source, split=split)
     out = Path(out)
     imported: dict[str, Imported] = {}
     skipped: list[tuple[int, str]] = []
-    for row in itertools.islice(rows, limit):
+    for row in rows:
         try:
             record, name = read_record(row, form)
-            if record.instance_id in imported:
-                raise TaskError(f"{row.where}: instance_id {record.instance_id!r} has come before")
             if split and record.extra.get("split", split) != split:
                 continue
+            if record.instance_id in imported:
+                raise TaskError(f"{row.where}: instance_id {record.instance_id!r} has come before")
             record = _with_snapshot(record, out)
-            lacks = tuple(missing(record, image_here=image_here))
+            imported[record.instance_id] = Imported(
+                record, name, tuple(missing(record, image_here=image_here))
+            )
+            progress(record.instance_id)
         except TaskError as error:
             skipped.append((row.number, str(error)))
-            continue
-        imported[record.instance_id] = Imported(record, name, lacks)
-        progress(record.instance_id)
+        if len(imported) + len(skipped) == limit:
+            break
     if not imported:
         raise TaskError(
             f"{source}: no record in it; {skipped[0][1]}" if skipped else f"{source}: no record in it"

@@ -16,7 +16,7 @@ WORKSPACE = "/workspace"
 BUILD_S = 1800.0
 
 _TEMPLATE = """\
-# The environment of {name} {version}. The source tree is not in it: mount it at {workspace}.
+# The environment of {project}. The source tree is not in it: mount it at {workspace}.
 #   docker build -t NAME . && tar -xf tree.tar.gz
 #   docker run --rm --network none -v "$PWD/tree:{workspace}" NAME
 ARG BASE=python:{python}-slim
@@ -34,8 +34,9 @@ def dockerfile(runtime: Runtime) -> str:
     suite = runtime.suite
     command = ["python", "-m", "pytest", *suite.arguments, *suite.targets]
     return _TEMPLATE.format(
-        name=runtime.project.name,
-        version=runtime.project.version,
+        project=" ".join(
+            f"{runtime.project.name} {runtime.project.version}".split()
+        ),  # a comment has one line
         python=".".join(runtime.project.interpreter.version.split(".")[:2]),
         python_path=":".join(f"{WORKSPACE}/{path}".removesuffix("/.") for path in suite.python_path),
         workspace=WORKSPACE,

@@ -22,6 +22,7 @@ from agentgym.envs.swe.runtime.names import canonical, requirement_name
 from agentgym.envs.swe.runtime.poetry import poetry_fields
 from agentgym.envs.swe.runtime.setup_script import setup_arguments
 from agentgym.errors import TaskError
+from agentgym.texts import safe_label
 
 _VERSION_LINE = re.compile(
     r"""^(?:__version__|version|VERSION)\s*(?::[^=\n]*)?=\s*["']([^"'\n]+)["']""", re.MULTILINE
@@ -353,7 +354,7 @@ def _dynamic_requirements(tree: Path, pyproject: Mapping[str, Any]) -> tuple[str
 
 def _version_in_sources(tree: Path, name: str) -> str:
     """The version that a module of the tree assigns; the one nearest to its top."""
-    stems = (canonical(name).replace("-", "_"), *_VERSION_FILES)
+    stems = (safe_label(canonical(name)).replace("-", "_"), *_VERSION_FILES)
     folders = ("", "*/", "src/", "src/*/", "lib/*/", "src/*/*/")
     paths = [path for stem in stems for folder in folders for path in tree.glob(f"{folder}{stem}.py")]
     for path in sorted(paths, key=lambda path: (len(path.parts), path)):

@@ -25,6 +25,7 @@ from agentgym.envs.swe.runtime.metadata import (
 from agentgym.envs.swe.runtime.names import canonical, requirement_name
 from agentgym.envs.swe.runtime.needs import test_needs
 from agentgym.errors import TaskError
+from agentgym.texts import safe_label
 
 _TEST_FILE = re.compile(r"(test_.*|.*_test|tests?)\.py")
 _TEST_FOLDERS = ("tests", "test", "testing")
@@ -144,7 +145,7 @@ def add_metadata(tree: Path, project: Project) -> None:
     root = tree / project.python_path
     if any(root.glob("*.egg-info")):
         return
-    folder = root / f"{project.name.replace('-', '_')}.egg-info"
+    folder = root / f"{safe_label(project.name.replace('-', '_'))}.egg-info"
     folder.mkdir()
     metadata = project.metadata
     told = read_text(tree / "PKG-INFO")

@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import json
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from agentgym.envs.swe.runtime.prepared import Runtime, prepare_runtime
 from agentgym.envs.swe.runtime.sources import fetch
 from agentgym.errors import InfrastructureError, TaskError
 from agentgym.sandbox import scratch_folder
+from agentgym.texts import safe_label, short_digest
 
 FORMAT = 1
 
@@ -49,6 +51,7 @@ class Outcome:
         seconds: for all of it.
         suite_seconds: of the slowest clean run.
         image: tag of its Docker image; empty if none was asked for.
+        folder: name of its folder beside the report; empty if it has none.
     """
 
     repository: str
@@ -67,6 +70,42 @@ class Outcome:
     seconds: float = 0.0
     suite_seconds: float = 0.0
     image: str = ""
+    folder: str = ""
+
+
+class Folders:
+    """Names of the repositories' folders: each has its own, and keeps it from run to run.
+
+    Args:
+        outcomes: of earlier runs.
+    """
+
+    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+        self._lock = threading.Lock()
+        self._owners = {
+            # A report of an older version does not tell the folder.
+            outcome.folder or _label(outcome.name, outcome.version): outcome.repository
+            for outcome in outcomes
+            if outcome.ok
+        }
+
+    def of(self, repository: str, name: str, version: str) -> str:
+        """``NAME-VERSION``; with a digest of the repository where another one has that."""
+        label = _label(name, version)
+        with self._lock:
+            if self._owners.setdefault(label, repository) != repository:
+                label = f"{label}-{short_digest(repository)}"
+                self._owners[label] = repository
+        return label
+
+
+def _label(name: str, version: str) -> str:
+    return safe_label(canonical(name), version)
+
+
+def _in_docker(label: str) -> str:
+    """The label as Docker lets an image be called: in lower case, and between letters nothing but a dot or hyphens."""
+    return re.sub(r"[^a-z0-9]*[^a-z0-9.-][^a-z0-9]*", "-", label.lower())
 
 
 def prepare_repositories(
@@ -88,7 +127,7 @@ def prepare_repositories(
 
     Args:
         repositories: as for `fetch`; one that is named twice is done once.
-        out: folder for the report, and for a folder ``NAME-VERSION`` of each with ``runtime.json``,
+        out: folder for the report, and for a folder of each, see `Folders`, with ``runtime.json``,
             ``requirements.txt``, ``Dockerfile``, and the tree as it was tested in ``tree.tar.gz``.
         jobs: how many at a time.
         timeout: seconds for one run of a repository's tests.
@@ -109,12 +148,19 @@ def prepare_repositories(
     wanted = list(dict.fromkeys(repositories))
     kept = {outcome.repository: outcome for outcome in _read_report(file)}
     done = {name: outcome for name, outcome in kept.items() if _settled(outcome, retry, images)}
+    folders = Folders(kept.values())
     say = progress or (lambda what, count, total: None)
     say("", sum(name in done for name in wanted), len(wanted))
 
     def one(repository: str) -> Outcome:
         return prepare_repository(
-            repository, out, timeout=timeout, images=images, backend=backend, allow_unsafe=allow_unsafe
+            repository,
+            out,
+            folders=folders,
+            timeout=timeout,
+            images=images,
+            backend=backend,
+            allow_unsafe=allow_unsafe,
         )
 
     for outcome in _as_finished(one, [name for name in wanted if name not in done], jobs):
@@ -164,6 +210,7 @@ def prepare_repository(
     repository: str,
     out: Path,
     *,
+    folders: Folders,
     timeout: float = FIRST_RUN_S,
     images: bool = False,
     backend: str = "auto",
@@ -181,9 +228,9 @@ def prepare_repository(
             runtime = prepare_runtime(
                 tree, version=version, timeout=timeout, backend=backend, allow_unsafe=allow_unsafe
             )
-            place = out / f"{canonical(runtime.project.name)}-{runtime.project.version}"
+            place = out / folders.of(repository, runtime.project.name, runtime.project.version)
             write_runtime(runtime, tree, place)
-            image = f"agentgym-swe/{place.name.replace('+', '-').lower()}" if images else ""
+            image = f"agentgym-swe/{_in_docker(place.name)}" if images else ""
             if image:
                 build_image(place, image)
         except StageError as error:
@@ -207,6 +254,7 @@ def prepare_repository(
         seconds=seconds,
         suite_seconds=round(runtime.seconds, 2),
         image=image,
+        folder=place.name,
     )
 
 
