@@ -27,7 +27,14 @@ class TaskError(UsageError):
 
 
 class InfrastructureError(AgentGymError, RuntimeError):
-    """A sandbox, browser, server or file system failed. Says nothing about the policy; never a reward."""
+    """A sandbox, browser, server or file system failed. Says nothing about the policy; never a reward.
+
+    Its text, the class's name where it was given none, is what an episode is marked with; it is never empty.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if text.strip() else type(self).__name__
 
 
 class SandboxError(InfrastructureError):

@@ -172,7 +172,7 @@ class GenAC(PolicyLearner):
             self.critic.optimizer = self._adamw(self.critic.parameters(), args.critic_lr)
         parameters = sum(parameter.numel() for parameter in self.actor.model.parameters())
         self.agent = Agent(Path(args.model).name, parameters)
-        self.max_turns = {world.name: _max_turns(world, args.model) for world in worlds(args)}
+        self.max_turns = {world.name: _max_turns(world) for world in worlds(args)}
 
     def more_models(self) -> Sequence[Any]:
         """The critic's, where it has one."""
@@ -372,9 +372,9 @@ class GenAC(PolicyLearner):
             sharding.load_optimizer(self.critic.optimizer, state["critic_optimizer"])
 
 
-def _max_turns(world: World, model: str) -> int | None:
+def _max_turns(world: World) -> int | None:
     with constructor_errors():
-        env = make_env(world.id, **world.stack.keywords(f"hf:{model}"))
+        env = make_env(world.id, env_kwargs=world.stack.environment())
     with contextlib.closing(env):
         turns: int | None = getattr(env.unwrapped, "max_turns", None)
     return turns

@@ -72,7 +72,9 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/truncated": _mean([t.truncated for t in valid]),
         "rollout/cut_replies": _mean([reply.finish_reason == "length" for reply in replies]),
         "rollout/invalid_actions": _mean(["invalid_action" in step.info for step in turns]),
-        "rollout/blocked_calls": _mean([call.blocked for step in turns for call in step.calls]),
+        "rollout/blocked_calls": _mean(
+            [call.blocked for t in valid for step in t.steps for call in step.calls]
+        ),
         "drift/realign": boundaries["realign"] / known if known else 0.0,
         "drift/fork": boundaries["fork"] / known if known else 0.0,
         "drift/append": boundaries["append"] / known if known else 0.0,
@@ -89,8 +91,8 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 def evaluation_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """How good the policy is on tasks it does not train on, with 95 % intervals.
 
-    The interval of the return resamples whole tasks; that of a share is Wilson's. Where every episode broke nothing is
-    known of the policy, so nothing but that is told.
+    The interval of the return resamples whole tasks, told apart by their environment and id; that of a share is
+    Wilson's. Where every episode broke nothing is known of the policy, so nothing but that is told.
     """
     valid = _valid(trajectories)
     counts = {
@@ -109,7 +111,7 @@ def evaluation_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "eval/tokens": _mean([sum(step.sampled_tokens for step in t.steps) for t in valid]),
     }
     for name, interval in (
-        ("return", bootstrap_interval(returns, groups=[t.task_id for t in valid])),
+        ("return", bootstrap_interval(returns, groups=[(t.extra.get("env"), t.task_id) for t in valid])),
         ("resolved", wilson_interval(resolved, len(valid))),
     ):
         if interval is not None:
@@ -122,14 +124,14 @@ def check_truncation(trajectories: Sequence[Trajectory], max_new_tokens: int) ->
 
     Raises:
         UsageError: not one reply came to its own end, all returns are equal and nothing was resolved: there is
-            nothing to learn from.
+            nothing to learn from. Not where most episodes broke: then the few others may be the odd ones.
     """
     valid = _valid(trajectories)
     replies = [sampled for t in valid for segment in t.segments for sampled in segment.sampled]
     cut = _mean([reply.finish_reason == "length" for reply in replies])
     returns = np.array([t.reward for t in valid], dtype=np.float64)
     stuck = len(returns) > 0 and not differ(returns) and not any(t.resolved for t in valid)
-    if replies and cut == 1.0 and stuck:
+    if replies and cut == 1.0 and stuck and 2 * len(valid) >= len(trajectories):
         raise UsageError(
             f"expected replies that end, but all {len(replies)} were cut off at --max-new-tokens {max_new_tokens} and "
             f"all returns are {returns[0]:g}; give more tokens, or a --stop text"

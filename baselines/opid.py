@@ -301,7 +301,7 @@ class OPID(GRPO):
             return RuleAnalyser(args.step_skills)
         if name in _SOLVER:
             with constructor_errors():
-                env = gymnasium.make(args.env, **args.stack.keywords(f"hf:{args.model}")["env_kwargs"])
+                env = gymnasium.make(args.env, **args.stack.environment())
             return SolverAnalyser(env, name, most_steps=args.step_skills, seed=args.seed)  # type: ignore[arg-type]
         if name == "policy":
             policy = HFPolicy(

@@ -4,10 +4,10 @@ Whether old tokens may be trained on is a question of their **age**: how many up
 sampled them and the weights that are trained on them.
 
 - A reply may say which weights answered (`policy_version`, a number that grows by one with each update; trainers set
-  it). A trajectory is as old as its oldest reply. `agentgym run` sets none: then all are of the same weights. Data in
-  which some replies say theirs and others do not is refused.
+  it). A trajectory is as old as its oldest reply that is trained on. `agentgym run` sets none: then all are of the same
+  weights. Data in which some of these replies say theirs and others do not is refused.
 - The newest weights in the data must be those of `--model`. That is not believed but measured: their recorded
-  log-probs are computed again.
+  log-probs are computed again, for some episodes drawn at random, of every agent in them.
 - So at update u (from 0) a trajectory of version v is ``u + newest - v`` updates old. A run in which one would grow
   older than `--max-age` does not begin.
 
@@ -36,7 +36,7 @@ from baselines.rollouts import Rollouts, batch_of
 # Mean distance of log-probs, in nats. Another engine or bfloat16 moves them by some hundredths; weights that are so
 # near to the ones that sampled are no others to an importance ratio.
 _SAME = 0.1
-_MEASURED = 8  # trajectories
+_MEASURED = 8  # trajectories of each agent
 
 
 class _Learner(Protocol):
@@ -135,33 +135,38 @@ class Recorded(Rollouts):
         """
         versions = versions_of(self.kept)
         newest = max(versions)
-        of_newest = [t for t, of in zip(self.kept, versions, strict=True) if of == newest][:_MEASURED]
-        batch = batch_of([dataclasses.replace(t, extra=t.extra | {"group": 0}) for t in of_newest])
+        chosen = self._some([t for t, of in zip(self.kept, versions, strict=True) if of == newest])
+        batch = batch_of([dataclasses.replace(t, extra=t.extra | {"group": 0}) for t in chosen])
         scored, _ = actor.score(batch.rows, entropy=False)
-        recorded = np.concatenate([of.numpy() for of in batch.on_tokens(batch.sampled)])
-        distance = float(np.abs(scored.cpu().numpy() - recorded).mean())
-        if not distance <= _SAME:
-            raise UsageError(
-                f"{self.file}: expected tokens that --model itself sampled, got those of {of_newest[0].policy}: its "
-                f"log-probs are {distance:.2f} nats from the recorded ones, on average"
-            )
+        recorded = [of.numpy() for of in batch.on_tokens(batch.sampled)]
+        distances = np.abs(scored.cpu().numpy() - np.concatenate(recorded))
+        of_token = np.repeat([segment.agent for segment in batch.segments], [len(row) for row in recorded])
+        for agent in sorted({segment.agent for segment in batch.segments}):
+            distance = float(distances[of_token == agent].mean())
+            if not distance <= _SAME:
+                raise UsageError(
+                    f"{self.file}: expected tokens that --model itself sampled, got those of {chosen[0].policy} as "
+                    f"agent {agent!r}: its log-probs are {distance:.2f} nats from the recorded ones, on average"
+                )
 
     def check_tokens(self, actor: Actor) -> None:
-        """Refuse data in another vocabulary.
+        """Refuse data in another vocabulary. Workers that another policy played may have one of their own, or none.
 
         Raises:
-            UsageError: there are no token ids; or the actor's tokenizer reads another text from them.
+            UsageError: there are no token ids of who leads; or the actor's tokenizer reads another text from those that
+                would be trained on.
         """
         known = actor.model.get_input_embeddings().num_embeddings
         for trajectory in self.kept:
-            if not all(segment.token_ids for segment in trajectory.segments if segment.messages):
+            own = [s for s in trajectory.segments if s.messages and s.agent == trajectory.segments[0].agent]
+            if not all(segment.token_ids for segment in own):
                 raise UsageError(
                     f"{self.file}: expected token ids, got none in episode {trajectory.id}; {trajectory.policy} does "
                     "not tell them"
                 )
-        for trajectory in self.kept[:_MEASURED]:
+        for trajectory in self._some(self.kept):
             for segment in trajectory.segments:
-                for sampled in segment.sampled:
+                for sampled in (reply for reply in segment.sampled if reply.trained):
                     wrote = segment.messages[sampled.message].content
                     ids = [id for id in segment.token_ids[sampled.start : sampled.stop] if id < known]
                     reads = actor.tokenizer.decode(ids, skip_special_tokens=False)
@@ -170,6 +175,20 @@ class Recorded(Rollouts):
                             f"{self.file}: expected the vocabulary of --model; it reads {reads[:40]!r} in episode "
                             f"{trajectory.id}, where {wrote[:40]!r} was written"
                         )
+
+    def _some(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        """`_MEASURED` of them at random, and as many in which each agent wrote something that is trained on.
+
+        Those that stand first in a file ended first, so they are the shortest.
+        """
+        order = np.random.default_rng((self.seed, 8)).permutation(len(trajectories))
+        drawn = [trajectories[n] for n in order]
+        by_agent: defaultdict[str, list[Trajectory]] = defaultdict(list)
+        for trajectory in drawn:
+            for agent in {segment.agent for segment in trajectory.segments if any(segment.mask)}:
+                by_agent[agent].append(trajectory)
+        chosen = [t for some in (drawn, *by_agent.values()) for t in some[:_MEASURED]]
+        return list({id(t): t for t in chosen}.values())
 
     def _world(self, trajectory: Trajectory) -> str:
         """Which of the environments an episode is of, as --env or --also names it."""
@@ -195,12 +214,15 @@ class Recorded(Rollouts):
 
 
 def versions_of(trajectories: Sequence[Trajectory]) -> list[int]:
-    """Number of the oldest weights that answered in each trajectory; 0 for all where no reply says one.
+    """Number of the oldest weights whose replies are trained on in each trajectory; 0 for all where none says one.
 
     Raises:
-        UsageError: versions that are no whole numbers; some replies say theirs and others do not.
+        UsageError: versions that are no whole numbers; some of these replies say theirs and others do not.
     """
-    told = [{s.policy_version for segment in t.segments for s in segment.sampled} for t in trajectories]
+    told = [
+        {reply.policy_version for segment in t.segments for reply in segment.sampled if reply.trained}
+        for t in trajectories
+    ]
     known: set[str] = set().union(*told)
     if "" in known and len(known) > 1:
         silent = next(t.id for t, versions in zip(trajectories, told, strict=True) if "" in versions)

@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from agentgym.cli import console
+from agentgym.cli.stack import models_of
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies.hf import HFPolicy
 from agentgym.registration import require
@@ -95,6 +96,9 @@ class Run:
         self.ranks = Ranks(args.device, shard=args.shard)
         torch.manual_seed(args.seed)
         self.algorithm = build(args, self.ranks)
+        # Loads the models that it names: one of each, for all environments, in training and in evaluation.
+        self._stack = args.stack.keywords(f"hf:{args.model}")
+        self._models = models_of(self._stack)
         self.rollouts = self._rollouts(self.algorithm.actor.policy, args.seed, group_size=args.group_size)
         if args.data is not None:
             self.rollouts = open_data(args, self.rollouts, self.algorithm)
@@ -125,9 +129,8 @@ class Run:
         how |= {"workers": args.workers, "episode_timeout": args.episode_timeout}
         parts = {}
         for world in worlds(args):
-            stack = world.stack.keywords(f"hf:{args.model}")
-            if evaluating:
-                stack["env_kwargs"] |= {"split": world.eval_split}
+            kwargs = world.stack.environment() | ({"split": world.eval_split} if evaluating else {})
+            stack = self._stack | {"env_kwargs": kwargs}
             parts[world.name] = Rollouts(world.id, stack, policy, self.ranks, seed=seed, **how)
         return Mixture(parts) if args.also else parts[args.env]
 
@@ -156,9 +159,11 @@ class Run:
         self.ranks.wait()
 
     def close(self) -> None:
-        """Let others have the folder, and take leave of the other processes."""
+        """Let others have the folder, close the models of the environments, and take leave of the other processes."""
         if self._claim is not None:
             os.close(self._claim)
+        for model in self._models:
+            model.close()
         self.ranks.close()
 
     # -- one step ------------------------------------------------------------------------------------------------------
@@ -167,8 +172,7 @@ class Run:
         """Play a batch and learn from it."""
         args, began, cpu = self.args, time.perf_counter(), time.process_time()
         before = dataclasses.replace(self.costs)
-        # A run that goes on from a checkpoint remembers no conversation, so one that was never stopped does not either.
-        self.algorithm.actor.policy.forget()
+        self._forget()
         self.algorithm.actor.policy.weights_changed(str(self.step))
         self.rollouts.played = []
         with self.algorithm.whole():
@@ -200,14 +204,22 @@ class Run:
     def _evaluate(self) -> dict[str, float]:
         """Play held-out tasks, always the same episodes."""
         assert self.held_out is not None
+        self._forget()
         self.judge.weights_changed(str(self.step))
         self.held_out.position = 0
         with self.algorithm.whole():
             trajectories = self.held_out.play(self.args.eval_episodes)
         self.held_out.played = []  # they are on disk
-        self.judge.forget()  # memory that training can use
+        self._forget()  # memory that training can use
         self._keep("eval", trajectories)
         return evaluation_metrics(trajectories)
+
+    def _forget(self) -> None:
+        """Keep no conversation: a run that goes on from a checkpoint has none either, and must come to the same."""
+        judges = [] if self.held_out is None else [self.judge]
+        for policy in (self.algorithm.actor.policy, *judges, *self._models):
+            if isinstance(policy, HFPolicy):
+                policy.forget()
 
     # -- the folder ----------------------------------------------------------------------------------------------------
 

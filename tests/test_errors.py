@@ -6,7 +6,17 @@ import pytest
 
 from agentgym.core import AgentEnv, Task, Verdict
 from agentgym.endpoint import _fits
-from agentgym.errors import InfrastructureError, UsageError, finite, flag, real_number
+from agentgym.errors import (
+    InfrastructureError,
+    MissingDependency,
+    SandboxError,
+    UnusableAnswer,
+    UsageError,
+    finite,
+    flag,
+    real_number,
+)
+from agentgym.rollout import collect
 from agentgym.wrappers import RecordTrajectory
 
 HUGE = 10**400  # a whole number, and of JSON; floats end near 1.8e308
@@ -68,3 +78,22 @@ def test_a_flag_is_no_text():
     for wrong in ("no", "", 0, 1, None):
         with pytest.raises(UsageError, match=f"expected hints to be True or False, got {wrong!r}"):
             flag("hints", wrong)
+
+
+@pytest.mark.parametrize("kind", [InfrastructureError, SandboxError, MissingDependency, UnusableAnswer])
+def test_what_broke_has_a_name_where_nobody_said_a_word(kind):
+    assert str(kind()) == str(kind("")) == str(kind(" \n")) == kind.__name__
+    assert str(kind("no room\non the disk")) == "no room\non the disk"
+
+
+class Broken(Paid):
+    def step(self, action):
+        return AgentEnv.step(self, action)
+
+    def respond(self, action):
+        raise SandboxError
+
+
+def test_an_episode_that_broke_without_a_word_is_marked():
+    (t,) = collect(Broken, "null", episodes=1)
+    assert (t.infrastructure_error, t.reward, t.outcome) == ("SandboxError", None, None)

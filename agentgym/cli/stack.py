@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from agentgym.cli.arguments import read_pairs
 from agentgym.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.policies import Policy
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,9 @@ class Stack:
     def keywords(self, policy: str) -> dict[str, Any]:
         """These flags as keywords of `agentgym.rollout.make_env`.
 
+        A summarizer or a worker's policy that is a model is loaded with each call, once for all environments; the
+        caller closes it, see `models_of`.
+
         Args:
             policy: who plays; a budget of tokens is counted as ``hf:NAME`` counts them, where nothing else is said.
 
@@ -69,14 +76,19 @@ class Stack:
             UsageError: flags that contradict each other, or one that means nothing without another.
         """
         return {
-            "env_kwargs": self._environment(),
+            "env_kwargs": self.environment(),
             **self._context(policy),
             **self._prompts(),
             **self._delegation(),
             **self._monitor(),
         }
 
-    def _environment(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
+        """The keywords of the environment itself; no model is loaded.
+
+        Raises:
+            UsageError: a keyword that is given twice.
+        """
         kwargs = read_pairs(self.set)
         flags = self._given("tasks", "split", "max_turns")
         for twice in kwargs.keys() & flags.keys():
@@ -125,6 +137,14 @@ class Stack:
     def _given(self, *names: str) -> dict[str, Any]:
         """The flags among `names` that the user gave."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def models_of(keywords: Mapping[str, Any]) -> list[Policy]:
+    """The models that `Stack.keywords` has loaded."""
+    from agentgym.policies import Policy
+
+    named = (keywords.get("summarizer"), keywords.get("delegation", {}).get("worker_policy"))
+    return [each for each in named if isinstance(each, Policy)]
 
 
 def _load_model(keywords: dict[str, Any], name: str) -> None:

@@ -70,7 +70,8 @@ class Delegation(AgentWrapper):
     Args:
         env: an environment, before the wrappers that make conversations out of it.
         worker_policy: who plays the workers: a policy, or a text for `make_policy`; a model that a text names is loaded
-            here, and closed with this environment. None: the policy that plays the episode, as
+            here, and closed with this environment. Such workers are part of the environment: their replies are recorded
+            with mask 0, and what they earned lies on no token. None: the policy that plays the episode, as
             `agentgym.rollout.collect` tells by `play_workers`.
         max_workers: workers at a time.
         roles: as which they work, see `agentgym.delegation.read_roles`.
@@ -243,6 +244,7 @@ class Delegation(AgentWrapper):
             calls=outcome.calls,
             begins=begins,
             caller=self._callers.get(job.number) if begins else None,
+            of_environment=self._policy is not None,
         )
 
     def _pay(self, score: float) -> tuple[tuple[int, float], ...]:

@@ -251,7 +251,7 @@ class RecordTrajectory(AgentWrapper):
             )
             self.trajectory.steps.append(step)
             self._delegated.append(at)
-            if masked and any(record.result.blocked for record in turn.calls):
+            if turn.of_environment or (masked and any(record.result.blocked for record in turn.calls)):
                 self._builder.leave_out(at)
         for number, amount in delegated.pay:
             self._pay(self._delegated[number], amount)

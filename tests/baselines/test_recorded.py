@@ -175,6 +175,27 @@ def test_other_weights_are_found_out(recorded, even_model, train, tmp_path):
         distil(*words, "--out", tmp_path / "sampled")
 
 
+def test_other_weights_are_found_out_wherever_they_stand_in_the_file(recorded, even_model, train, tmp_path):
+    def shift(row):
+        for segment in row["segments"]:
+            segment["logprobs"] = [p - m for p, m in zip(segment["logprobs"], segment["mask"], strict=True)]
+
+    def later(number, row):  # the first eight are as they were
+        if number >= 8:
+            shift(row)
+
+    def by_a_worker(number, row):
+        if number == 17:  # the last in the order in which they are drawn
+            shift(row)
+            for segment in row["segments"]:
+                segment["agent"] = "worker_0"
+
+    words = ["--model", even_model, "--out", tmp_path / "run"]
+    refused(train, "as agent 'policy'", *words, "--data", edited(recorded, tmp_path / "later", later))
+    refused(train, r"as agent 'worker_0': its log-probs are 1\.00 nats", *words,
+            "--data", edited(recorded, tmp_path / "worker", by_a_worker))  # fmt: skip
+
+
 def test_imitation_takes_what_was_written_without_drawing(recorded, even_model, tmp_path):
     """At temperature 0 there are no log-probs; the tokens are read at the temperature that the student plays at."""
 

@@ -1,5 +1,6 @@
 """The loop around every trainer: resuming, settings, logs, loud failures."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from agentgym.errors import InfrastructureError, MissingDependency, UsageError
-from agentgym.trajectory.records import Event, Sampled, Segment, Step, Trajectory
+from agentgym.trajectory.records import Call, Event, Sampled, Segment, Step, Trajectory
 from baselines import checkpoints, grpo, ppo
 from baselines.logs import Logs, read_lines
 from baselines.metrics import Costs, check_truncation, evaluation_metrics, rollout_metrics
@@ -321,6 +322,15 @@ def test_replies_that_never_end():
     assert "ran into a limit" in check_truncation([played(truncated=True)] * 10, 7)
 
 
+def test_the_few_that_did_not_break_are_no_reason_to_stop():
+    cut, broke = played(reason="length", reward=0.0, resolved=False), played(reward=None, error="gone")
+    assert (
+        check_truncation([cut, broke, broke], 7) == "100% of the replies were cut off at --max-new-tokens 7"
+    )
+    with pytest.raises(UsageError, match="all 2 were cut off"):
+        check_truncation([cut, cut, broke, broke], 7)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_changes_nothing(bad):
     parameter = torch.nn.Parameter(torch.ones(2))
@@ -371,6 +381,27 @@ def test_an_evaluation_that_broke_says_nothing_of_the_policy():
         "eval/episodes": 2.0,
         "eval/broken": 1.0,
     }
+
+
+def test_equal_ids_of_two_environments_are_two_tasks():
+    batch = []
+    for env, task, reward in (("a", "0", 1.0), ("a", "1", 0.0), ("b", "0", 0.0), ("b", "1", 1.0)):
+        batch.append(played(reward=reward))
+        batch[-1].task_id, batch[-1].extra["env"] = task, env
+    numbers = evaluation_metrics(batch)
+    # All four of a resample are 0 with a probability of 1/16 > 2.5 %. Of two tasks both means would be 0.5.
+    assert (numbers["eval/return_low"], numbers["eval/return_high"]) == (0.0, 1.0)
+
+
+def test_calls_of_workers_are_blocked_calls_too():
+    call = Call("bash", {}, "")
+    trajectory = played()
+    trajectory.steps = [
+        Step("turn", "policy", "a", calls=[call]),
+        Step("delegated", "worker_0", "b", calls=[call, dataclasses.replace(call, blocked=True)]),
+        Step("delegated", "worker_0", "c", calls=[call]),
+    ]
+    assert rollout_metrics([trajectory])["rollout/blocked_calls"] == 0.25
 
 
 def test_costs_per_solved_task():

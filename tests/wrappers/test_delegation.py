@@ -342,6 +342,22 @@ def test_what_a_worker_earned_lies_on_its_last_token_and_is_no_reward_of_the_epi
     assert sum(step.reward for step in t.steps) == 1.0
 
 
+def test_workers_of_a_given_policy_are_recorded_and_neither_trained_nor_paid():
+    workers = Script(look=[LOOK, report("saw dust")])
+    lead = Script(lead=[TO_EXPLORER, WAIT, PUT, SUBMIT])
+    (t,) = collect(
+        "test/Store-v0", lead, episodes=1, delegation={"worker_policy": workers, "turn_cost": 0.125}
+    )
+    own, helper = t.segments
+    assert [s.action for s in t.steps if s.kind == "delegated"] == [LOOK, report("saw dust")]
+    assert trained(t) == [TO_EXPLORER + WAIT + PUT + SUBMIT, ""]
+    assert [reply.masked for reply in helper.sampled] == [True, True]
+    assert helper.token_ids
+    assert set(helper.mask) == {0}
+    assert (sum(own.rewards), sum(helper.rewards), t.reward) == (1.0, 0.0, 1.0)
+    assert to_dict(from_atif(to_atif(t))) == to_dict(t)
+
+
 def test_turns_are_the_agents_and_a_recording_can_be_replayed():
     workers = Script(look=[LOOK, LOOK, report("saw dust")], work=[report("made it")])
     lead = [TO_EXPLORER + TO_CODER, WAIT, PUT, SUBMIT]

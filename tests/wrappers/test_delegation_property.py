@@ -37,11 +37,14 @@ def played(seed: int) -> Trajectory:
     context = {"compact": 900, "reply_tokens": 60, "summarizer": "policy"} if seed % 2 else {}
     env = make_env(
         "test/Store-v0",
-        delegation={"worker_policy": policy, "max_workers": 3, "depth": 3, "worker_turns": 4},
+        delegation={"max_workers": 3, "depth": 3, "worker_turns": 4},
         env_kwargs={"max_turns": 12, "shelf": "dust " * 30},
         **context,
     )
     conversation, _ = env.reset(seed=seed)
+    env.get_wrapper_attr("play_workers")(
+        lambda env, number: lambda conversation: policy.act([conversation])[0]
+    )
     over = False
     while not over:
         for _ in range(int(rng.integers(1, 3))):
