@@ -41,6 +41,7 @@ SIDES = {
     "whole logits": {"chunk": 1 << 30},
     "layers again": {"recompute_layers": True},
     "two packs": {"max_tokens": 700},
+    "both": {"max_tokens": 700, "recompute_layers": True},
 }
 
 

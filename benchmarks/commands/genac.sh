@@ -2,7 +2,7 @@
 # The figures of docs/genac.md, from the root of a clone: first critics beside exact values (about 15 CPU minutes), then
 # GenAC, PPO and GRPO on Relay-v0, three seeds each, from one cloned actor (about 10).
 set -e
-python -m benchmarks.genac --json runs/genac-values.jsonl
+python -m benchmarks.genac --seeds 5 6 7 8 9 --json runs/genac-values.jsonl
 
 python -m benchmarks.genac_worlds runs/genac-model
 RELAY="--env agentgym/Relay-v0 --set hops=3 --set choices=4 --max-new-tokens 6 --eval-every 5 --eval-episodes 64
