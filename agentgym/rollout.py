@@ -35,7 +35,7 @@ from agentgym.wrappers.delegation import Delegation
 from agentgym.wrappers.prompts import PublishedPrompts
 from agentgym.wrappers.record import RecordTrajectory
 
-__all__ = ["collect", "make_env"]
+__all__ = ["collect", "make_env", "with_models"]
 
 
 def make_env(
@@ -62,8 +62,7 @@ def make_env(
             environment registered with a context wrapper makes itself.
         reply_tokens: with `compact`, room kept for the next reply; by default a quarter of it.
         keep_last: with `compact`, turns that a rewrite leaves as they are; by default 2.
-        summarizer: with `compact`, how history is rewritten, see `ContextCompaction`; also a model for `make_policy`,
-            ``"hf:..."``, ``"vllm:..."`` or ``"openai:..."``, that writes summaries. By default "rule".
+        summarizer: with `compact`, how history is rewritten, see `ContextCompaction`; by default "rule".
         tokens: with `compact` or `prompts`, how tokens are counted, see `ContextCompaction`; by default "chars".
         prompts: instead of conversations, prompts as published: a form of `PublishedPrompts`, or its keywords.
         delegation: give the policy workers: keywords of `Delegation`, or {}; None for none.
@@ -110,8 +109,6 @@ def make_env(
         else:
             context.setdefault("reply_tokens", compact // 4)
             context.setdefault("summarizer", "rule")
-            if is_model(summarizer):
-                context["summarizer"] = make_policy(summarizer)
             env = ContextCompaction(env, compact, **context)
         return RecordTrajectory(env, record)
     except BaseException:
@@ -199,7 +196,7 @@ def collect(
                 raise UsageError(
                     f"make_env takes no {name!r}; keywords of the environment go into env_kwargs={{...}}"
                 )
-            make: Callable[[], Env] = functools.partial(make_env, env, **_with_models(stack, held))
+            make: Callable[[], Env] = functools.partial(make_env, env, **with_models(stack, held))
         elif stack:
             raise UsageError(f"{sorted(stack)} are for an environment id; a function makes its own stack")
         else:
@@ -277,8 +274,13 @@ def _make_policy(spec: str, held: contextlib.ExitStack) -> Policy:
     return held.enter_context(contextlib.closing(policy)) if is_model(spec) else policy
 
 
-def _with_models(stack: Mapping[str, Any], held: contextlib.ExitStack) -> dict[str, Any]:
-    """Keywords of `make_env` with a policy in the place of each text that names a model: one for all workers."""
+def with_models(stack: Mapping[str, Any], held: contextlib.ExitStack) -> dict[str, Any]:
+    """Keywords of `make_env` with a policy in the place of each text that names a model: one for all environments.
+
+    Args:
+        stack: keywords of `make_env`.
+        held: closes those policies.
+    """
     made, delegation = dict(stack), stack.get("delegation") or {}
     if is_model(made.get("summarizer")):
         made["summarizer"] = _make_policy(made["summarizer"], held)

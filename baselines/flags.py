@@ -107,8 +107,9 @@ class RunArgs:
         """Tell what cannot be before a model is loaded. An algorithm with flags of its own adds to it.
 
         Raises:
-            UsageError: a number out of range.
+            UsageError: a number out of range; a flag that means nothing without another.
         """
+        self.stack.keywords(f"hf:{self.model}")
         check_whole(self, _AT_LEAST_0, least=0)
         check_whole(self, _AT_LEAST_1, least=1)
         check_numbers(self, "lr weight_decay")

@@ -145,7 +145,7 @@ class GRPO(PolicyLearner):
         baseline, scale = ESTIMATORS[args.estimator]
         returns = batch.returns  # (N,), NaN where infrastructure failed: no sibling of anybody
         if args.overlong_limit:
-            lengths = [sum(step.sampled_tokens for step in t.steps) for t in batch.trajectories]
+            lengths = [sum(sum(segment.mask) for segment in t.segments) for t in batch.trajectories]
             returns = returns + overlong_penalty(lengths, args.overlong_limit, args.overlong_cache)
         of_trajectory = self.compare(returns, batch, baseline=baseline, scale=scale)  # (N,)
         advantages = broadcast(of_trajectory, batch.masks, batch.rollouts)

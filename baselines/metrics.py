@@ -54,7 +54,6 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """What a batch of episodes looked like. Episodes that broke count in `rollout/broken` only."""
     valid = _valid(trajectories)
     turns = [step for t in valid for step in t.steps if step.kind == "turn"]
-    replies = [sampled for t in valid for segment in t.segments for sampled in segment.sampled]
     report = details(valid)
     boundaries = report["boundaries"]
     known = sum(boundaries[kind] for kind in ("append", "realign", "fork", "compaction", "delegation"))
@@ -70,7 +69,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "rollout/prompt_tokens": _mean([sum(step.prompt_tokens for step in t.steps) for t in valid]),
         "rollout/segments": _mean([sum(s.cause != "retry" for s in t.segments) for t in valid]),
         "rollout/truncated": _mean([t.truncated for t in valid]),
-        "rollout/cut_replies": _mean([reply.finish_reason == "length" for reply in replies]),
+        "rollout/cut_replies": _mean(_cut(valid)),
         "rollout/invalid_actions": _mean(["invalid_action" in step.info for step in turns]),
         "rollout/blocked_calls": _mean(
             [call.blocked for t in valid for step in t.steps for call in step.calls]
@@ -127,8 +126,8 @@ def check_truncation(trajectories: Sequence[Trajectory], max_new_tokens: int) ->
             nothing to learn from. Not where most episodes broke: then the few others may be the odd ones.
     """
     valid = _valid(trajectories)
-    replies = [sampled for t in valid for segment in t.segments for sampled in segment.sampled]
-    cut = _mean([reply.finish_reason == "length" for reply in replies])
+    replies = _cut(valid)
+    cut = _mean(replies)
     returns = np.array([t.reward for t in valid], dtype=np.float64)
     stuck = len(returns) > 0 and not differ(returns) and not any(t.resolved for t in valid)
     if replies and cut == 1.0 and stuck and 2 * len(valid) >= len(trajectories):
@@ -142,6 +141,12 @@ def check_truncation(trajectories: Sequence[Trajectory], max_new_tokens: int) ->
         if share > WARN_TRUNCATED:
             return f"{share:.0%} of the {what}"
     return None
+
+
+def _cut(trajectories: Sequence[Trajectory]) -> list[bool]:
+    """Of each reply that is trained on, whether it was cut off; how workers of another policy end says nothing here."""
+    replies = (reply for t in trajectories for segment in t.segments for reply in segment.sampled)
+    return [reply.finish_reason == "length" for reply in replies if reply.trained]
 
 
 def _valid(trajectories: Sequence[Trajectory]) -> list[Trajectory]:

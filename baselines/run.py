@@ -28,10 +28,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from agentgym.cli import console
-from agentgym.cli.stack import models_of
 from agentgym.errors import InfrastructureError, UsageError
 from agentgym.policies.hf import HFPolicy
 from agentgym.registration import require
+from agentgym.rollout import with_models
 from agentgym.trajectory.records import Trajectory
 from agentgym.trajectory.salvage import append_or_mark
 from agentgym.trajectory.store import TrajectoryStore
@@ -93,12 +93,13 @@ class Run:
             require(world.id)  # what takes no time to find out is told before a model is loaded
         checkpoints.check_config(self.folder, self.config, _MAY_CHANGE)
         checkpoint = checkpoints.latest(self.folder)
+        self._held = contextlib.ExitStack()
         self.ranks = Ranks(args.device, shard=args.shard)
+        self._held.callback(self.ranks.close)
         torch.manual_seed(args.seed)
         self.algorithm = build(args, self.ranks)
-        # Loads the models that it names: one of each, for all environments, in training and in evaluation.
-        self._stack = args.stack.keywords(f"hf:{args.model}")
-        self._models = models_of(self._stack)
+        # One of each model that it names, for all environments, in training and in evaluation.
+        self._stack = with_models(args.stack.keywords(f"hf:{args.model}"), self._held)
         self.rollouts = self._rollouts(self.algorithm.actor.policy, args.seed, group_size=args.group_size)
         if args.data is not None:
             self.rollouts = open_data(args, self.rollouts, self.algorithm)
@@ -122,7 +123,8 @@ class Run:
         if checkpoint is not None:
             self._resume(checkpoints.load(checkpoint))
         # Nothing is left behind by a command that could not begin.
-        self._claim = checkpoints.claim(self.folder, self.config) if self.ranks.first else None
+        if self.ranks.first:
+            self._held.callback(os.close, checkpoints.claim(self.folder, self.config))
 
     def _rollouts(self, policy: HFPolicy, seed: int, *, evaluating: bool = False, **how: Any) -> Rollouts:
         args = self.args
@@ -160,11 +162,7 @@ class Run:
 
     def close(self) -> None:
         """Let others have the folder, close the models of the environments, and take leave of the other processes."""
-        if self._claim is not None:
-            os.close(self._claim)
-        for model in self._models:
-            model.close()
-        self.ranks.close()
+        self._held.close()
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -217,7 +215,8 @@ class Run:
     def _forget(self) -> None:
         """Keep no conversation: a run that goes on from a checkpoint has none either, and must come to the same."""
         judges = [] if self.held_out is None else [self.judge]
-        for policy in (self.algorithm.actor.policy, *judges, *self._models):
+        of_stack = (self._stack.get("summarizer"), self._stack.get("delegation", {}).get("worker_policy"))
+        for policy in (self.algorithm.actor.policy, *judges, *of_stack):
             if isinstance(policy, HFPolicy):
                 policy.forget()
 

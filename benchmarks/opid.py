@@ -217,7 +217,7 @@ def solver_env(learner: OPID) -> Any:
     """The environment of a learner, without wrappers."""
     import gymnasium
 
-    return gymnasium.make(WORLD, **learner.args.stack.keywords("hf:")["env_kwargs"])
+    return gymnasium.make(WORLD, **learner.args.stack.environment())
 
 
 def skills_of(learner: OPID, batch: Batch, name: Any, kind: str, seed: int) -> dict[int, Skills]:

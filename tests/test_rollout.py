@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from agentgym import AgentEnv, InfrastructureError, Task, UsageError, Verdict
+from agentgym import AgentEnv, InfrastructureError, Task, UsageError, Verdict, cli
 from agentgym.envs.relay import RelayEnv
 from agentgym.errors import ContextOverflow, TaskError
 from agentgym.policies import Null, Policy, Random, Reply, Scripted
@@ -200,9 +200,17 @@ def test_a_model_of_one_environment_is_closed_with_it(models):
     for text in ("hf:helper", "null"):
         env = make_env("agentgym/Relay-v0", delegation={"worker_policy": text})
         env.close()
+    make_env("agentgym/Relay-v0", compact=4000, summarizer="hf:writer").close()
     given = Model("given")
-    make_env("agentgym/Relay-v0", delegation={"worker_policy": given}).close()
-    assert models() == [("hf:helper", 1), ("hf:given", 0)]
+    make_env("agentgym/Relay-v0", compact=4000, summarizer=given, delegation={"worker_policy": given}).close()
+    assert models() == [("hf:helper", 1), ("hf:writer", 1), ("hf:given", 0)]
+
+
+def test_the_command_line_closes_the_models_that_it_named(models, capsys):
+    words = "agentgym/Relay-v0 --policy hf:player --episodes 2 --compact 4000 --tokens chars --summarizer hf:writer"
+    assert cli.main(["run", *words.split(), "--delegate", "1", "--worker-policy", "hf:helper", "--json"]) == 0
+    assert sorted(models()) == [("hf:helper", 1), ("hf:player", 1), ("hf:writer", 1)]
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2
 
 
 def test_an_environment_that_was_registered_with_its_own_context_keeps_it():

@@ -103,21 +103,22 @@ def _play(args: Args) -> list[Trajectory]:
     require(args.env)
     # Late, so that a misspelt flag is answered at once.
     from agentgym.policies import make_policy
-    from agentgym.rollout import collect, make_env
+    from agentgym.rollout import collect, make_env, with_models
 
     stack = args.stack.keywords(args.policy)
     program = args.agent.program(stack)
     screening = take_screening(stack) if program is not None else {}
-    make = functools.partial(make_env, args.env, **stack)
     # Whether a budget holds the task, a form of prompts finds it, or a program has a place to work, shows at a reset.
     told_by_reset = (args.stack.compact, args.stack.prompts, program)
-    tasks = try_once(make, reset=any(told is not None for told in told_by_reset), program=program is not None)
-    total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
-    with (
-        contextlib.closing(make_policy(args.policy, **sampling(args))) as policy,
-        args.agent.player(program, policy, screening) as player,
-        console.Progress("episodes", total) as progress,
-    ):
+    with contextlib.ExitStack() as held:
+        make = functools.partial(make_env, args.env, **with_models(stack, held))
+        tasks = try_once(
+            make, reset=any(told is not None for told in told_by_reset), program=program is not None
+        )
+        total = (len(args.task) or tasks) if args.episodes == "all" else args.episodes
+        policy = held.enter_context(contextlib.closing(make_policy(args.policy, **sampling(args))))
+        player = held.enter_context(args.agent.player(program, policy, screening))
+        progress = held.enter_context(console.Progress("episodes", total))
         progress.step(done=min(_finished(args.out), total or 0))
         try:
             return collect(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from agentgym.cli.arguments import read_pairs
 from agentgym.errors import UsageError
-
-if TYPE_CHECKING:
-    from agentgym.policies import Policy
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,7 @@ class Stack:
     def keywords(self, policy: str) -> dict[str, Any]:
         """These flags as keywords of `agentgym.rollout.make_env`.
 
-        A summarizer or a worker's policy that is a model is loaded with each call, once for all environments; the
-        caller closes it, see `models_of`.
+        Models stay texts: `agentgym.rollout.with_models` loads them.
 
         Args:
             policy: who plays; a budget of tokens is counted as ``hf:NAME`` counts them, where nothing else is said.
@@ -84,7 +79,7 @@ class Stack:
         }
 
     def environment(self) -> dict[str, Any]:
-        """The keywords of the environment itself; no model is loaded.
+        """The keywords of the environment itself.
 
         Raises:
             UsageError: a keyword that is given twice.
@@ -101,7 +96,6 @@ class Stack:
             for name in details:
                 raise UsageError(f"--{name.replace('_', '-')} means something only with --compact TOKENS")
             return {}
-        _load_model(details, "summarizer")
         if policy.startswith("hf:"):  # the budget is that model's
             details.setdefault("tokens", policy)
         return {"compact": self.compact} | details
@@ -123,7 +117,6 @@ class Stack:
             return {}
         if "worker_view" in details:
             details["view"] = details.pop("worker_view")
-        _load_model(details, "worker_policy")
         return {"delegation": {"max_workers": self.delegate} | details}
 
     def _monitor(self) -> dict[str, Any]:
@@ -137,19 +130,3 @@ class Stack:
     def _given(self, *names: str) -> dict[str, Any]:
         """The flags among `names` that the user gave."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-def models_of(keywords: Mapping[str, Any]) -> list[Policy]:
-    """The models that `Stack.keywords` has loaded."""
-    from agentgym.policies import Policy
-
-    named = (keywords.get("summarizer"), keywords.get("delegation", {}).get("worker_policy"))
-    return [each for each in named if isinstance(each, Policy)]
-
-
-def _load_model(keywords: dict[str, Any], name: str) -> None:
-    """Put a policy in the place of a text that names a model: one for all environments."""
-    from agentgym.policies import is_model, make_policy
-
-    if is_model(keywords.get(name)):
-        keywords[name] = make_policy(keywords[name])

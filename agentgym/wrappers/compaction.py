@@ -52,9 +52,11 @@ class ContextCompaction(ChatContext):
       answer stands a request (`SUMMARY_REQUEST`), ``info["summary_requested"]`` is True, and the next action is
       taken as the summary, whatever it looks like: the environment is not stepped, its turn counter does not
       move, the reward is 0.0.
-    - ``"module:attribute"``, a function from a conversation to a text, or an object with `Policy.act`: those,
-      and a summary that it writes at once. A policy is sent the request too, a function is not. One that takes
-      seeds gets a new one each time, which follows from the seed of `reset` and the number of the request.
+    - ``"module:attribute"``, a function from a conversation to a text, a policy, or the name of a model for
+      `make_policy` (``"hf:..."``, ``"vllm:..."``, ``"openai:..."``; it is loaded here and closed with the
+      environment): those, and a summary that it writes at once. A policy is sent the request too, a function is
+      not. One that takes seeds gets a new one each time, which follows from the seed of `reset` and the number of
+      the request.
 
     The summary stands below the task, in the same message, and takes at most a third of what the task leaves;
     a written one that is longer is cut, an empty one leaves the former summary in force. If the last
@@ -82,8 +84,7 @@ class ContextCompaction(ChatContext):
         max_tokens: the model's window.
         reply_tokens: the most tokens that one reply may take.
         keep_last: turns that stay as they are; at least 1.
-        summarizer: see above. Names of models ("openai:...", "hf:...") are for the command line; here, give
-            the policy object.
+        summarizer: see above.
         max_compactions: how often a policy or given summarizer is asked in an episode.
         tokens: as in `ChatContext`, but always counted.
         system_prompt: as in `ChatContext`.
@@ -180,6 +181,14 @@ class ContextCompaction(ChatContext):
                 info["infrastructure_error"] = str(error)
                 self._fit_final_answer()
         return self._messages, reward, terminated, truncated, self._annotated(info)
+
+    def close(self) -> None:
+        """Close a summarizer that was loaded here, and the environment."""
+        try:
+            if self._summarizer is not None:
+                self._summarizer.close()
+        finally:
+            super().close()
 
     def _take_summary(self, text: str) -> tuple[Conversation, SupportsFloat, bool, bool, dict[str, Any]]:
         if not isinstance(text, str):

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agentgym.errors import UsageError, nearest
 from agentgym.messages import Conversation, Message
+from agentgym.policies import Policy, is_model, make_policy
 from agentgym.tools import CallRecord
 from agentgym.wrappers.tokens import load_attribute
 
@@ -108,7 +109,7 @@ Summarizer: TypeAlias = "str | Callable[[Conversation], str] | Summarizing"
 
 
 class GivenSummarizer:
-    """A function or policy, by itself or as "module:attribute", asked for a summary.
+    """A function or policy, by itself, as "module:attribute" or by a model's name, asked for a summary.
 
     Attributes:
         name: what it was given as, its own name, or its class's.
@@ -118,6 +119,9 @@ class GivenSummarizer:
     """
 
     def __init__(self, source: Summarizer) -> None:
+        self._made: Policy | None = None
+        if is_model(source):
+            source = self._made = make_policy(str(source))
         if isinstance(source, str):
             if ":" not in source:
                 raise UsageError(f"unknown summarizer {source!r}.{nearest(source, STRATEGIES)}")
@@ -132,6 +136,11 @@ class GivenSummarizer:
                 f"expected summarizer among {', '.join(STRATEGIES)}, 'module:attribute', a function or a "
                 f"policy, got {source!r}"
             )
+
+    def close(self) -> None:
+        """Close a model that was loaded here; one that was given is somebody else's."""
+        if self._made is not None:
+            self._made.close()
 
     def __call__(self, conversation: Conversation, seed: int) -> str:
         """The summary of a conversation; a policy is asked for it, a function knows.

@@ -1,12 +1,13 @@
 """GRPO and PPO over an agent whose workers the trained policy plays: every token once, paid as asked."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
 
-from agentgym import policies
+from agentgym import rollout
 from agentgym.cli.stack import Stack
 from agentgym.policies import Scripted
 from agentgym.policies.hf import HFPolicy
@@ -55,10 +56,10 @@ def played(trainer: str, model, *words: object):
         *words,
     )
     learner = TRAINERS[trainer][1](args, Ranks("cpu"))
-    rollouts = Rollouts(
-        args.env, args.stack.keywords("hf:x"), learner.actor.policy, learner.ranks, seed=0, group_size=4
-    )
-    return learner, rollouts.play(4)
+    with contextlib.ExitStack() as held:
+        stack = rollout.with_models(args.stack.keywords("hf:x"), held)
+        rollouts = Rollouts(args.env, stack, learner.actor.policy, learner.ranks, seed=0, group_size=4)
+        return learner, rollouts.play(4)
 
 
 def sampled(trajectories: list[Trajectory], agent: str | None = None) -> int:
@@ -137,9 +138,9 @@ def untrained(trajectories: list[Trajectory], *, ids: bool) -> None:
 def made(monkeypatch) -> list[HFPolicy]:
     """What flags name is made with short replies, and kept here."""
     found = []
-    make = policies.make_policy
+    make = rollout.make_policy
     monkeypatch.setattr(
-        policies, "make_policy", lambda text: found.append(make(text, max_new_tokens=4)) or found[-1]
+        rollout, "make_policy", lambda text: found.append(make(text, max_new_tokens=4)) or found[-1]
     )
     return found
 

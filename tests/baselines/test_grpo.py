@@ -100,6 +100,12 @@ def test_overlong_trajectories_are_paid_less():
     found = credit([trajectory(0, 1.0, TWO, TWO), trajectory(0, 1.0, TWO)], "--estimator", "reinforce",
                    "--overlong-limit", 2, "--overlong-cache", 1)  # fmt: skip
     assert np.concatenate(found)[[2, 5, 8]].tolist() == [0.0, 0.0, 1.0]
+    # What a worker of another policy wrote counts for nobody.
+    batch = [trajectory(0, 1.0, TWO, TWO), trajectory(0, 1.0, TWO)]
+    batch[1].segments += trajectory(0, 1.0, [(1, 0), (2, 0), (3, 0)]).segments
+    batch[1].steps.append(Step("delegated", "worker_0", "x", segment=1, sampled_tokens=1))
+    found = credit(batch, "--estimator", "reinforce", "--overlong-limit", 2, "--overlong-cache", 1)
+    assert [row[2] for row in found] == [0.0, 0.0, 1.0]
     with pytest.raises(UsageError, match="--overlong-limit and --overlong-cache together"):
         grpo.GRPO(flags("grpo", *WORD, "--out", "x", "--overlong-limit", 5), Ranks("cpu"))
 

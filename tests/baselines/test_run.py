@@ -322,6 +322,26 @@ def test_replies_that_never_end():
     assert "ran into a limit" in check_truncation([played(truncated=True)] * 10, 7)
 
 
+def test_what_another_policy_wrote_does_not_hide_replies_that_never_end():
+    batch = [played(reason="length", reward=0.0, resolved=False) for _ in range(2)]
+    for trajectory in batch:  # a worker of --worker-policy, whose replies have mask 0
+        worker = Segment(1, agent="worker_0", token_ids=[5, 6], mask=[0, 0])
+        worker.sampled = [Sampled(1, 1, 2, 0, 1.0, "stop", masked=True)]
+        trajectory.segments.append(worker)
+    assert rollout_metrics(batch)["rollout/cut_replies"] == 1.0
+    with pytest.raises(UsageError, match="all 2 were cut off at --max-new-tokens 7"):
+        check_truncation(batch, 7)
+
+
+@pytest.mark.parametrize(
+    "word", ["--summarizer rule", "--worker-turns 3", "--penalty 1", "--prompt-history 2"]
+)
+def test_flags_of_the_environment_that_mean_nothing_are_told_before_a_model_is_loaded(word):
+    flag = word.split()[0]
+    with pytest.raises(UsageError, match=f"{flag} means something only with"):
+        flags("grpo", "--env", "agentgym/Relay-v0", "--model", "/nonexistent", "--out", "x", *word.split())
+
+
 def test_the_few_that_did_not_break_are_no_reason_to_stop():
     cut, broke = played(reason="length", reward=0.0, resolved=False), played(reward=None, error="gone")
     assert (
