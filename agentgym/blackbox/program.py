@@ -125,6 +125,7 @@ class Program:
         if found is None:
             raise UsageError(
                 f"expected a program to start, there is no {words[0]!r} on this machine that may be executed"
+                + (f" (chmod +x {words[0]})" if os.path.isfile(words[0]) else "")
             )
         return _resolve(os.path.abspath(found), words[1:])
 
@@ -202,9 +203,10 @@ def _resolve(program: str, arguments: list[str]) -> _Start:
     if not any(f"{program}/".startswith(f"{shown}/") for shown in (*system_folders(), *binds)):
         binds = {**binds, program: program}
     if any(_PACKAGE.is_relative_to(shown) for shown in binds):
+        by = "" if named in (None, program) else f"runs by {named}, which "
         raise UsageError(
-            f"{program} is installed beside agentgym, whose files tell the solutions of its tasks; "
-            "install the agent program into an environment of its own"
+            f"{program} {by}is installed beside agentgym, whose files tell the solutions of its tasks; install the "
+            "agent program into an environment of its own, or let it name another Python, such as /usr/bin/python3"
         )
     return _Start([*argv, *arguments], binds)
 

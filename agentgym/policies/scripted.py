@@ -82,7 +82,10 @@ class ScriptedPolicy(Policy):
             )
         inner = self.env.unwrapped
         if not isinstance(inner, AgentEnv):
-            raise UsageError(f"policy {self.name!r} needs an AgentEnv, got {type(inner).__name__}")
+            raise UsageError(
+                f"policy {self.name!r} looks into the environment it plays, which must be an AgentEnv, got "
+                f"{type(inner).__name__}; hf:NAME, vllm:NAME, openai:MODEL and module:attribute play anywhere"
+            )
         return inner
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 import types
 from contextlib import closing
@@ -473,3 +474,26 @@ def test_what_an_evaluation_played_is_not_held(word_model, tmp_path):
         run._evaluate()
         assert run.held_out.played == []
     assert list((tmp_path / "eval").iterdir())
+
+
+@pytest.mark.parametrize("name", ["grpo", "tiny"])
+def test_without_torch_one_line_says_what_to_install(name, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u; find = u.find_spec; u.find_spec = lambda n: None if n == 'torch' else find(n)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", f"baselines.{name}", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 3
+    assert done.stderr == (
+        "agentgym: trainers need torch and transformers: pip install 'agentgym-suite[train]'\n"
+    )
+    asked = "import importlib.util as u; u.find_spec = lambda n: None; import baselines"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert "agentgym.errors.MissingDependency: trainers need torch" in done.stderr

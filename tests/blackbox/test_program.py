@@ -144,7 +144,7 @@ def test_what_is_shown_and_nothing_else(box, tmp_path):
         ("", "got an empty text"),
         ("no-such-agent -x", "there is no 'no-such-agent' on this machine"),
         ("/usr", "there is no '/usr' on this machine that may be executed"),
-        (__file__, "that may be executed"),
+        (__file__, r"that may be executed \(chmod \+x .*test_program\.py\)"),
         ("echo 'x", "cannot split"),
     ],
 )
@@ -156,8 +156,12 @@ def test_mistakes_are_told_before_anything_runs(command, says):
 def test_a_program_installed_beside_this_package_is_refused(monkeypatch, tmp_path):
     """What its Python has installed is shown to it; the bundled tasks come with their solutions."""
     monkeypatch.setattr("agentgym.blackbox.program._PACKAGE", Path(sys.prefix) / "lib" / "agentgym")
-    with pytest.raises(UsageError, match="prog is installed beside agentgym"):
+    with pytest.raises(
+        UsageError, match=f"prog runs by {sys.executable}, which is installed beside agentgym"
+    ):
         Program(script(tmp_path, f"#!{sys.executable}\n"))
+    with pytest.raises(UsageError, match=f"^{sys.executable} is installed beside agentgym"):
+        Program(f"{sys.executable} -c pass")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])

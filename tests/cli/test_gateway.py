@@ -156,7 +156,7 @@ def test_idle_sessions_end(serve, tmp_path):
     ("words", "says"),
     [
         ((), "--policy"),
-        (("--policy", "gold"), "needs an AgentEnv"),
+        (("--policy", "gold"), "must be an AgentEnv, got Env; hf:NAME"),
         (("--policy", "null", "--idle", "0"), "--idle"),
         (("--policy", "null", "--key", "a", "--key", "a"), "each --key once"),
         (("--policy", "null", "--max-calls", "0"), "calls"),

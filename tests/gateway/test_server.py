@@ -534,7 +534,7 @@ def test_a_full_disk_loses_no_session(serve, tmp_path, monkeypatch):
 
 
 def test_a_policy_that_looks_at_its_environment_needs_one():
-    with pytest.raises(UsageError, match="needs an AgentEnv"):
+    with pytest.raises(UsageError, match="must be an AgentEnv, got Env; hf:NAME"):
         Gateway(Gold()).open()
 
 
