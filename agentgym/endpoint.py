@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,7 +126,8 @@ class Endpoint:
         """Ask for a JSON object and check it; for judges.
 
         The answer is the object and nothing else; or ends with it in a fence, its only one, after words without braces.
-        Any other does not parse, such as one that quotes an object and then says what it thinks of it.
+        A thought in ``<think>`` before it is no part of it. Any other does not parse, such as one that quotes an object
+        and then says what it thinks of it.
 
         Args:
             messages: the conversation. What is expected is added to the end of its last message.
@@ -227,16 +229,23 @@ _KINDS: dict[type, str] = {
 }
 
 
+_THOUGHT = re.compile(r"\A\s*<think>.*</think>", re.DOTALL)
+_LANGUAGE = re.compile(r"\A[ \t]*json\b", re.IGNORECASE)
+
+
 def _object(text: str, keys: Mapping[str, type]) -> dict[str, Any]:
     """The object in an answer that is nothing else, or that ends with it in its only fenced block.
 
     An answer may quote the page or program under judgement, which may hold JSON, fences and all. So nothing may follow
-    the block, and text before it may hold no brace: whoever writes the page does not write the end of the answer.
+    the block, and text before it may hold no brace: whoever writes the page does not write the end of the answer. For
+    the same reason a thought must have one end only. That a block is the only one is seen by its being JSON as a whole.
     """
-    before, *fenced = text.split("```")
-    alone = len(fenced) == 2 and not fenced[1].strip() and "{" not in before
+    answer = _THOUGHT.sub("", text) if text.count("</think>") == 1 else text
+    before, _, rest = answer.partition("```")
+    block, fence, after = rest.rpartition("```")
+    alone = fence and not after.strip() and "{" not in before
     try:
-        value = json.loads(fenced[0].removeprefix("json") if alone else text)
+        value = json.loads(_LANGUAGE.sub("", block) if alone else answer)
     except (ValueError, RecursionError):
         raise ValueError(f"expected a JSON object, got {text[:80]!r}") from None
     if not isinstance(value, dict):

@@ -6,6 +6,7 @@ import hashlib
 import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
+_LIKE_DIGEST = re.compile(r"(?:^|-)[0-9a-f]{8}$")
 _LONGEST = 120  # letters of a label, before its digest: names of files may have 255
 
 
@@ -35,8 +36,12 @@ def safe_label(*parts: str) -> str:
     """The parts, joined by hyphens, as the name of one file or folder, whatever stands in them.
 
     Nothing in it leads elsewhere, hides the file or looks like a flag. A name that had to be changed for that ends in a
-    digest of what it was, so that no two things get one name.
+    digest of the parts. So does one that could be taken for another's: it looks as if it had a digest, or a later part
+    holds a hyphen. Hence two names of as many parts are equal only where eight digits of a digest are, by chance.
     """
     whole = "-".join(parts)
     clean = _UNSAFE.sub("_", whole).lstrip(".-")[:_LONGEST]
-    return clean if clean and clean == whole else "-".join(filter(None, (clean, short_digest(whole))))
+    ambiguous = _LIKE_DIGEST.search(whole) or any("-" in part for part in parts[1:])
+    if clean and clean == whole and not ambiguous:
+        return clean
+    return "-".join(filter(None, (clean, short_digest("\0".join(parts)))))

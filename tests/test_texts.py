@@ -26,12 +26,18 @@ def test_only_line_feeds_end_lines(text: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("parts", "label"),
-    [  # digests as sha256sum prints them
+    [  # digests as sha256sum prints them, of the parts with NUL between them
         (("tiny-pkg", "1.5"), "tiny-pkg-1.5"),
         (("a", "1.0.post3+g12_3"), "a-1.0.post3+g12_3"),
         (("m/a:1",), "m_a_1-0b55ab4d"),
         (("m_a_1",), "m_a_1"),
-        (("x", "1/../../../ESCAPED"), "x-1_.._.._.._ESCAPED-77e51d47"),
+        (("x", "1/../../../ESCAPED"), "x-1_.._.._.._ESCAPED-ab192452"),
+        (("x-1", "2"), "x-1-2"),
+        (("x", "1-2"), "x-1-2-8e4adbab"),
+        (("a/b",), "a_b-c14cddc0"),
+        (("a_b-c14cddc0",), "a_b-c14cddc0-10ed7bd6"),
+        (("e3b0c442",), "e3b0c442-ead31da8"),
+        (("tiny", "0123456789"), "tiny-0123456789"),
         (("..",), "5ec1f7e7"),
         (("",), "e3b0c442"),
     ],

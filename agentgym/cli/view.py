@@ -32,8 +32,8 @@ class Args:
     index: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Which trajectory, by position, from 0; negative from the end. Default: the first."""
     out: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where to write the page. Default: ID.html in the folder views beside the file, in views/NAME for a NAME.jsonl
-    of another name than trajectories."""
+    """Where to write the page. Default: in the folder views beside the file, in views/NAME for a NAME.jsonl of another
+    name than trajectories. There it is called by its id: m-1 is m-1.html, a/b is a_b-DIGEST.html."""
     json: bool = False
     """Print JSON: id and path."""
 

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 from agentgym.errors import SandboxError, UsageError, real_number, whole_number
 
+_LONGEST_WAIT_S = 2_000_000  # poll counts milliseconds in 32 bits
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -22,7 +24,8 @@ class Limits:
     the memory of this process.
 
     Raises:
-        UsageError: a value is no number above 0, or no whole one where it counts something.
+        UsageError: a value is no number above 0, or no whole one where it counts something; or `wall_s` is more than
+            the 23 days that the system's timers reach.
     """
 
     wall_s: float = 120.0  # default time-out of one command, seconds
@@ -33,7 +36,7 @@ class Limits:
     output_bytes: int = 1 << 20  # output kept per command and stream; the middle is cut
 
     def __post_init__(self) -> None:
-        if real_number("Limits.wall_s", self.wall_s, least=0.0) == 0:
+        if real_number("Limits.wall_s", self.wall_s, least=0.0, most=_LONGEST_WAIT_S) == 0:
             raise UsageError("expected Limits.wall_s > 0, got 0")
         whole_number("Limits.output_bytes", self.output_bytes, least=1)
         for name in ("memory_mb", "processes", "cpu_s", "disk_mb"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +60,13 @@ def rescore(trajectory: Trajectory, env: gymnasium.Env[Any, Any]) -> Verdict:
     info: dict[str, Any] = {}
     for _, _, replayed in _run(trajectory, env):
         info = replayed["info"]
-    if "infrastructure_error" in info:
-        raise InfrastructureError(info["infrastructure_error"])
-    if "verdict" not in info:
+    if info.get("infrastructure_error"):
+        raise InfrastructureError(info_text(info, "infrastructure_error"))
+    verdict = info.get("verdict")
+    if not isinstance(verdict, Verdict):
         raise UsageError(
             f"trajectory {trajectory.id!r}: its actions do not end an episode of this environment"
         )
-    verdict: Verdict = info["verdict"]
     return verdict
 
 
@@ -96,6 +96,12 @@ def prompt_text(env: gymnasium.Env[Any, Any], observation: Any) -> str:
     return text
 
 
+def info_text(info: Mapping[str, Any], name: str) -> str:
+    """What an environment, maybe of somebody else's, says in info, as a record holds it; "" where it says nothing."""
+    value = info.get(name)
+    return "" if value is None else str(value)
+
+
 def turns_of(env: gymnasium.Env[Any, Any]) -> int:
     """How many turns the running episode has had."""
     inner = env.unwrapped
@@ -114,7 +120,7 @@ def _run(
     yield (
         -1,
         recorded,
-        {"task_id": info.get("task_id", ""), "prompt": prompt_text(env, observation), "info": info},
+        {"task_id": info_text(info, "task_id"), "prompt": prompt_text(env, observation), "info": info},
     )
 
     # What sub-agents did is played again by those who play them.

@@ -43,13 +43,13 @@ def append_or_mark(store: TrajectoryStore, trajectory: Trajectory) -> Trajectory
         trajectory.id,
         trajectory.env_id,
         trajectory.task_id if isinstance(trajectory.task_id, str) else "",
-        trajectory.seed,
+        trajectory.seed if isinstance(trajectory.seed, int) else None,
         trajectory.policy,
         reward=None,
         infrastructure_error=problem,
         started=trajectory.started,
         seconds=trajectory.seconds,
-        extra=trajectory.extra,
+        extra=trajectory.extra if isinstance(trajectory.extra, dict) else {},
     )
     store.append(bare)
     return bare

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from agentgym.errors import UsageError
 from agentgym.trajectory.records import Outcome, Step, Trajectory
 
 RESAMPLES = 2000
@@ -34,7 +35,7 @@ def summary(trajectories: Iterable[Trajectory], *, seed: int = 0) -> dict[str, A
     valid = [t for t in runs if t.reward is not None and not t.infrastructure_error]
     rewards = [t.reward for t in valid if t.reward is not None]
     # Episodes of a group share their task: several tries at few tasks say less than as many tasks.
-    groups = [t.extra.get("group", f"alone {number}") for number, t in enumerate(valid)]
+    groups = [_group(t, f"alone {number}") for number, t in enumerate(valid)]
     outcomes = Counter(t.outcome for t in runs)
     return {
         "episodes": len(runs),
@@ -168,9 +169,7 @@ def monitor_numbers(runs: Iterable[Trajectory]) -> dict[str, Any]:
     calls: list[tuple[bool, bool, bool | None]] = []  # blocked, flagged, crosses a line
     for t in runs:
         outcomes.update([t.outcome] if t.outcome is not None else [])
-        labels = t.extra.get("labels")
-        for index, step in enumerate(t.steps):
-            told = [None] * len(step.calls) if labels is None else labels[index]
+        for step, told in zip(t.steps, _labels(t), strict=True):
             pairs = zip(step.calls, told, strict=True)
             calls += [(call.blocked, call.blocked or _noted(call.note), label) for call, label in pairs]
     hacks = [flagged for _, flagged, label in calls if label]
@@ -205,15 +204,40 @@ def wilson_interval(successes: int, trials: int, *, z: float = 1.959964) -> list
     return [max(0.0, middle - half), min(1.0, middle + half)]
 
 
+def _group(trajectory: Trajectory, alone: str) -> str | float:
+    """Which episodes share its task: what ``extra["group"]`` says, else itself."""
+    group = trajectory.extra.get("group", alone)
+    if not isinstance(group, str | int | float):
+        raise UsageError(
+            f"trajectory {trajectory.id!r}: expected extra.group to be a number or a text, got {group!r:.60}"
+        )
+    return group
+
+
+def _labels(trajectory: Trajectory) -> list[list[bool | None]]:
+    """For each step and each of its calls whether it crosses a line; None where nobody says."""
+    labels: list[list[bool | None]] | None = trajectory.extra.get("labels")
+    calls = [len(step.calls) for step in trajectory.steps]
+    if labels is None:
+        return [[None] * count for count in calls]
+    listed = isinstance(labels, list) and all(isinstance(told, list) for told in labels)
+    if not listed or [len(told) for told in labels] != calls:
+        raise UsageError(
+            f"trajectory {trajectory.id!r}: expected extra.labels to hold a list for each step with a value for each "
+            f"call, got {labels!r:.60}"
+        )
+    return labels
+
+
 def _noted(note: str) -> bool:
     """Whether a call's note is a decision that would block, of a monitor that let it pass."""
     if not note.startswith("{"):
         return False
     try:
         decision = json.loads(note)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    return bool(decision.get("block") or decision.get("measured"))
+    return isinstance(decision, dict) and bool(decision.get("block") or decision.get("measured"))
 
 
 def _tokens_after(steps: Sequence[Step]) -> float:

@@ -25,21 +25,11 @@ import numpy as np
 from agentgym.errors import MissingDependency, UsageError
 from agentgym.messages import Conversation, Message, MessageCall
 from agentgym.trajectory.records import SCHEMA_VERSION, Call, Event, Sampled, Segment, Step, Trajectory
-from agentgym.trajectory.typed import FieldTypes, check_verdict
+from agentgym.trajectory.typed import ARRAYS, check
 
 T = TypeVar("T")
 
 FILE_NAME = "trajectories.jsonl"
-_ARRAYS = ("token_ids", "mask", "logprobs", "rewards")
-# Fields of which a file has many are looked at only where something counts or shows them: reading must stay fast.
-_TRAJECTORY_TYPES = FieldTypes(Trajectory)
-_STEP_TYPES = FieldTypes(
-    Step, "action", "observation", "reward", "prompt_tokens", "sampled_tokens", "seconds", "policy_seconds"
-)
-_CALL_TYPES = FieldTypes(Call, "name", "text", "seconds")
-_SEGMENT_TYPES = FieldTypes(Segment, "index", "agent", "parent")
-_MESSAGE_TYPES = FieldTypes(Message, "role", "content")
-_EVENT_TYPES = FieldTypes(Event, "kind", "step", "data")
 _HEAD = re.compile(rb'\{"schema_version": ?1, ?"id": ?("(?:[^"\\]|\\.)*")')
 
 
@@ -81,9 +71,10 @@ class TrajectoryStore:
         """Write one trajectory.
 
         Raises:
-            UsageError: it holds a number that is not finite, or a value that JSON cannot hold; says where.
+            UsageError: it holds a number that is not finite, a value that JSON cannot hold, or one of another type than
+                its field has, so that nobody could read the line again; says where.
         """
-        row = to_dict(trajectory)
+        row = _row_of(trajectory)
         if self.tokens == "parquet":
             row["tokens"] = self._write_tokens(trajectory.id, row["segments"])
         line = _encode(row, trajectory.id)
@@ -131,7 +122,7 @@ class TrajectoryStore:
             head = _HEAD.match(line) if complete else None
             try:
                 found.add(json.loads(head[1]) if head else json.loads(line)["id"])
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if complete:
                     where = f"{self.path}, line {number}"
                     raise UsageError(f"{where}: expected a trajectory as JSON, got {line[:60]!r}") from error
@@ -171,7 +162,7 @@ class TrajectoryStore:
         torn = file.read(end - start)
         try:
             json.loads(torn)
-        except ValueError:
+        except (ValueError, RecursionError):
             with open(f"{self.path}.torn", "ab") as aside:
                 aside.write(torn + b"\n")
             file.truncate(start)
@@ -190,11 +181,11 @@ class TrajectoryStore:
 
     def _write_tokens(self, trajectory_id: str, segments: list[dict[str, Any]]) -> str:
         pyarrow, parquet = _pyarrow()
-        columns: dict[str, list[Any]] = {"trajectory_id": [], "segment": [], **{name: [] for name in _ARRAYS}}
+        columns: dict[str, list[Any]] = {"trajectory_id": [], "segment": [], **{name: [] for name in ARRAYS}}
         for segment in segments:
             columns["trajectory_id"].append(trajectory_id)
             columns["segment"].append(segment["index"])
-            for name in _ARRAYS:
+            for name in ARRAYS:
                 columns[name].append(segment.pop(name))
         kinds = (pyarrow.string(), pyarrow.int32(), *(pyarrow.list_(t) for t in _array_types(pyarrow)))
         table = pyarrow.table(columns, schema=pyarrow.schema(list(zip(columns, kinds, strict=True))))
@@ -207,16 +198,16 @@ class TrajectoryStore:
         return name
 
     def _read_tokens(self, row: dict[str, Any], where: str) -> None:
-        _, parquet = _pyarrow()
+        pyarrow, parquet = _pyarrow()
         target = self.path.parent / str(row.pop("tokens"))
         if not target.exists():
             raise UsageError(f"{where}: its tokens are in {target}, which does not exist")
-        with parquet.ParquetFile(target) as file:
-            rows = {entry["segment"]: entry for entry in file.read().to_pylist()}
         try:
+            with parquet.ParquetFile(target) as file:
+                rows = {entry["segment"]: entry for entry in file.read().to_pylist()}
             for segment in row["segments"]:
-                segment.update({name: rows[segment["index"]][name] for name in _ARRAYS})
-        except (TypeError, KeyError, AttributeError) as error:
+                segment.update({name: rows[segment["index"]][name] for name in ARRAYS})
+        except (TypeError, KeyError, AttributeError, ValueError, OSError, pyarrow.ArrowException) as error:
             raise UsageError(
                 f"{where}: {target} does not hold the tokens of its segments: {error}"
             ) from error
@@ -242,7 +233,7 @@ def to_dict(trajectory: Trajectory) -> dict[str, Any]:
         for segment in trajectory.segments
     ]
     row["events"] = [_shallow(event) for event in trajectory.events]
-    row["verdict"] = dict(trajectory.verdict)
+    row["verdict"] = {**trajectory.verdict}
     return row
 
 
@@ -266,18 +257,25 @@ def from_dict(row: Any, where: str = "trajectory") -> Trajectory:
         )
     try:
         values = dict(row)
-        values["steps"] = [_step(step) for step in row["steps"]]
-        values["segments"] = [_segment(segment) for segment in row["segments"]]
-        values["events"] = [Event(**event) for event in row["events"]]
+        values["steps"] = [_step(step) for step in _rows(row, "steps")]
+        values["segments"] = [_segment(segment) for segment in _rows(row, "segments")]
+        values["events"] = [Event(**event) for event in _rows(row, "events")]
         trajectory = Trajectory(**values)
-        _check(trajectory)
+        check(trajectory)
         return trajectory
     except (TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{where}: not in the form of version {SCHEMA_VERSION}: {error}") from error
 
 
+def _rows(row: Mapping[str, Any], name: str) -> list[Any]:
+    rows = row[name]
+    if not isinstance(rows, list):
+        raise TypeError(f"expected {name} to be a list, got {rows!r:.60}")
+    return rows
+
+
 def _step(row: Mapping[str, Any]) -> Step:
-    calls = [Call(**call) for call in row["calls"]]
+    calls = [Call(**call) for call in _rows(row, "calls")]
     step = Step(**row)
     step.calls = calls
     return step
@@ -285,23 +283,10 @@ def _step(row: Mapping[str, Any]) -> Step:
 
 def _segment(row: Mapping[str, Any]) -> Segment:
     segment = Segment(**row)
-    segment.messages = messages_from_rows(row["messages"])
-    segment.sampled = [Sampled(**sampled) for sampled in row["sampled"]]
-    segment.dropped = messages_from_rows(row["dropped"])
+    segment.messages = messages_from_rows(_rows(row, "messages"))
+    segment.sampled = [Sampled(**sampled) for sampled in _rows(row, "sampled")]
+    segment.dropped = messages_from_rows(_rows(row, "dropped"))
     return segment
-
-
-def _check(trajectory: Trajectory) -> None:
-    """Refuse with a TypeError what no report could count and no page show."""
-    segments, steps = trajectory.segments, trajectory.steps
-    _TRAJECTORY_TYPES.check((trajectory,))
-    _STEP_TYPES.check(steps)
-    _CALL_TYPES.check([call for step in steps for call in step.calls])
-    _SEGMENT_TYPES.check(segments)
-    _MESSAGE_TYPES.check([message for segment in segments for message in segment.messages])
-    _EVENT_TYPES.check(trajectory.events)
-    if trajectory.verdict:
-        check_verdict(trajectory.verdict)
 
 
 def messages_to_rows(messages: Conversation) -> list[dict[str, Any]]:
@@ -327,7 +312,7 @@ def messages_from_rows(rows: list[dict[str, Any]]) -> Conversation:
 
 
 def _calling(row: dict[str, Any]) -> Message:
-    return Message(**row | {"tool_calls": tuple(MessageCall(**call) for call in row["tool_calls"])})
+    return Message(**row | {"tool_calls": tuple(MessageCall(**call) for call in _rows(row, "tool_calls"))})
 
 
 def jsonable(value: Any) -> Any:
@@ -354,6 +339,20 @@ def _field_names(cls: type) -> tuple[str, ...]:
     return _FIELD_NAMES[cls]
 
 
+def _row_of(trajectory: Trajectory) -> dict[str, Any]:
+    """The trajectory as `to_dict` gives it, if what is written of it can be read again."""
+    where = f"trajectory {trajectory.id!r} cannot be written"
+    try:
+        row = to_dict(trajectory)
+        try:
+            check(trajectory)
+        except TypeError:  # a number of numpy's, for one, is Python's once it is written: look at that
+            from_dict(json.loads(_encode(row, trajectory.id)), where)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    return row
+
+
 def _encode(row: dict[str, Any], trajectory_id: str) -> bytes:
     try:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False, default=_plain)
@@ -361,6 +360,8 @@ def _encode(row: dict[str, Any], trajectory_id: str) -> bytes:
             return text.encode() + b"\n"
         except UnicodeEncodeError:  # a lone surrogate: only its escape can be written
             return json.dumps(row, allow_nan=False, default=_plain).encode() + b"\n"
+    except RecursionError:
+        raise UsageError(f"trajectory {trajectory_id!r} cannot be written: it is nested too deeply") from None
     except (ValueError, TypeError) as error:
         problem = _problem(row, "") or str(error)
         raise UsageError(f"trajectory {trajectory_id!r} cannot be written: {problem}") from None

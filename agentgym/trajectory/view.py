@@ -8,6 +8,7 @@ would run nothing.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -51,21 +52,9 @@ def render_html(trajectory: Trajectory) -> str:
     Raises:
         MissingDependency: jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingDependency(
-            "the page of a trajectory needs jinja2: pip install 'agentgym-suite[report]'"
-        ) from None
-    folder = resources.files("agentgym.trajectory")
-    script = (folder / "view.js.jinja").read_text(encoding="utf-8")
+    script = _resource("view.js.jinja")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"count": _count, "seconds": _seconds, "percent": _percent, "plain": _plain}
-    template = environment.from_string((folder / "view.html.jinja").read_text(encoding="utf-8"))
-    page: str = template.render(
+    page: str = _template().render(
         t=trajectory,
         outcome=_outcome(trajectory),
         facts=_facts(trajectory),
@@ -79,6 +68,26 @@ def render_html(trajectory: Trajectory) -> str:
         script_hash=digest,
     )
     return page
+
+
+@functools.cache
+def _template() -> Any:
+    """The page's template. Compiling it takes longer than filling it in, and a report has many pages."""
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingDependency(
+            "the page of a trajectory needs jinja2: pip install 'agentgym-suite[report]'"
+        ) from None
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"count": _count, "seconds": _seconds, "percent": _percent, "plain": _plain}
+    return environment.from_string(_resource("view.html.jinja"))
+
+
+def _resource(name: str) -> str:
+    return (resources.files("agentgym.trajectory") / name).read_text(encoding="utf-8")
 
 
 def write_html(trajectory: Trajectory, path: str | Path) -> Path:
@@ -243,16 +252,17 @@ def _action_parts(action: str) -> list[tuple[bool, Text]]:
 
 
 def _event(event: Event) -> dict[str, Any]:
-    data = dict(event.data)
-    dropped = data.pop("dropped_messages", [])
-    summary = data.pop("summary", "")
+    # What others keep in events of their own may have any form; it is shown as JSON.
+    data = event.data if event.kind == "compaction" else {}
+    dropped = data.get("dropped_messages", [])
+    summary = data.get("summary", "")
     return {
         "is": "event",
         "kind": event.kind,
         "what": _sentence(event),
         "summary": _text(summary) if summary else None,
         "dropped": [(message.get("role", ""), _text(message.get("content", ""))) for message in dropped],
-        "color": _color(data.get("segment")),
+        "color": _color(event.data.get("segment")),
     }
 
 
@@ -261,7 +271,7 @@ def _sentence(event: Event) -> str:
     if event.kind == "compaction":
         parts = [f"History rewritten by “{data['strategy']}”" if "strategy" in data else "History rewritten"]
         if "before_tokens" in data:
-            parts.append(f"{_count(data['before_tokens'])} to {_count(data['after_tokens'])} tokens")
+            parts.append(f"{_count(data['before_tokens'])} to {_count(data.get('after_tokens', 0))} tokens")
         gone = len(data["dropped_messages"]) if "dropped_messages" in data else data.get("dropped", 0)
         return ", ".join([*parts, f"{_many(gone, 'message')} dropped"])
     known = {
@@ -316,8 +326,8 @@ def _shortened(text: str) -> str:
     return f"{text[:half]}\n[... {gone:,} characters are left out of this page ...]\n{text[-half:]}"
 
 
-def _color(segment: int | None) -> str:
-    return "none" if segment is None else str(segment % COLORS)
+def _color(segment: Any) -> str:
+    return str(segment % COLORS) if isinstance(segment, int) else "none"
 
 
 def _pretty(text: str) -> str:

@@ -16,7 +16,7 @@ from agentgym.core import AgentEnv, AgentWrapper, CallRecord, Verdict
 from agentgym.errors import InfrastructureError, UsageError, finite
 from agentgym.messages import Conversation, Message, assistant, system, user
 from agentgym.trajectory.records import Call, Compaction, Delegated, Event, Reply, Step, Trajectory
-from agentgym.trajectory.replay import observation_text, prompt_text, turns_of
+from agentgym.trajectory.replay import info_text, observation_text, prompt_text, turns_of
 from agentgym.trajectory.segments import SegmentBuilder
 from agentgym.trajectory.store import TrajectoryStore, jsonable, messages_to_rows
 
@@ -99,7 +99,7 @@ class RecordTrajectory(AgentWrapper):
         self.trajectory = trajectory = Trajectory(
             id=self._take_id(),
             env_id=self._env_id(),
-            task_id=info.get("task_id", ""),
+            task_id=info_text(info, "task_id"),
             seed=None if seed is None else int(seed),
             policy=self.policy,
             prompt=prompt_text(self.env, observation),
@@ -110,8 +110,8 @@ class RecordTrajectory(AgentWrapper):
         )
         if options and options.get("task") is not None:
             trajectory.extra["task_chosen"] = True
-        if "anchor" in info:
-            trajectory.extra["anchor"] = info["anchor"]
+        if info.get("anchor") is not None:
+            trajectory.extra["anchor"] = _anchor(info["anchor"])
         if boundaries := self._boundaries():
             trajectory.extra["boundaries"] = jsonable(boundaries)
         prompt = self.unwrapped.system_prompt if isinstance(self.unwrapped, AgentEnv) else ""
@@ -162,16 +162,18 @@ class RecordTrajectory(AgentWrapper):
             raise InfrastructureError(f"expected a finite reward from the environment, got {given!r:.60}")
         step.observation = "" if is_summary else observation_text(self.env, observation, turns)
         step.reward = reward
-        step.calls = [_call_row(record) for record in info.get("calls", ())]
+        given_calls = info.get("calls")
+        if isinstance(given_calls, tuple | list):
+            step.calls = [_call_row(record) for record in given_calls if isinstance(record, CallRecord)]
         step.info = _scalars(info)
         if info.get("masked"):
             self._builder.leave_out(index)
-        if "delegated" in info:
+        if isinstance(info.get("delegated"), Delegated):
             self._record_delegated(info["delegated"], index, masked=bool(info.get("masked")))
         if reward:
             self._pay(index, reward)
         trajectory.reward = (trajectory.reward or 0.0) + reward
-        if "hacked" in info:
+        if info.get("hacked") is not None:
             trajectory.hacked = bool(info["hacked"])
         self._conversation = (*self._conversation, assistant(action))
         self._observe(observation, info)
@@ -216,7 +218,7 @@ class RecordTrajectory(AgentWrapper):
                 f"{type(observation).__name__}; put the wrapper that makes it outside"
             )
         self._info = info
-        if "compaction" in info:
+        if isinstance(info.get("compaction"), Compaction):
             self._rewrites.append(info["compaction"])
 
     def _record_delegated(self, delegated: Delegated, index: int, *, masked: bool) -> None:
@@ -304,12 +306,12 @@ class RecordTrajectory(AgentWrapper):
         self._log_rewrites(len(trajectory.steps))
         trajectory.terminated, trajectory.truncated = bool(terminated), bool(truncated)
         trajectory.seconds = time.perf_counter() - self._started
-        if "verdict" in info:
+        if isinstance(info.get("verdict"), Verdict):
             trajectory.verdict = _verdict_row(info["verdict"])
-        if "resolved" in info:
+        if info.get("resolved") is not None:
             trajectory.resolved = bool(info["resolved"])
-        if "infrastructure_error" in info:
-            trajectory.infrastructure_error = info["infrastructure_error"]
+        if info.get("infrastructure_error"):
+            trajectory.infrastructure_error = info_text(info, "infrastructure_error")
             trajectory.reward = None
         trajectory.id = self._unused(trajectory.id)
         self._ids().add(trajectory.id)
@@ -382,13 +384,19 @@ _HAS_ITS_PLACE = frozenset(
 def _scalars(info: dict[str, Any]) -> dict[str, Any]:
     """The numbers and truth values of info that the record has no other place for, and the anchor."""
     kept: dict[str, Any] = {}
-    for key in info.keys() - _HAS_ITS_PLACE:
-        value = info[key]
+    for key, value in info.items():
+        if not isinstance(key, str) or key in _HAS_ITS_PLACE:
+            continue
+        if key == "anchor" and value is not None:
+            kept[key] = _anchor(value)
+            continue
         value = value.item() if isinstance(value, np.generic) else value
-        if (
-            key == "anchor"
-            or isinstance(value, bool | int)
-            or (isinstance(value, float) and math.isfinite(value))
-        ):
+        if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
             kept[key] = value
     return dict(sorted(kept.items()))
+
+
+def _anchor(value: Any) -> Any:
+    """A state that is told in parts as one text, by which steps can be grouped; what is no state shows in writing."""
+    value = jsonable(value)
+    return str(value) if isinstance(value, list | dict) else value

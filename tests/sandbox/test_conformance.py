@@ -533,7 +533,13 @@ class TestLimits:
         for wrong in (
             *({"memory_mb": 0}, {"memory_mb": 1.5}, {"processes": "9"}, {"cpu_s": True}),
             *({"wall_s": -1.0}, {"wall_s": 0}, {"wall_s": None}, {"wall_s": float("inf")}),
-            *({"output_bytes": 0}, {"output_bytes": None}),
+            *(
+                {"wall_s": 1e7},
+                {"cpu_s": 0.5},
+                {"memory_mb": 512.0},
+                {"output_bytes": 0},
+                {"output_bytes": None},
+            ),
         ):
             with pytest.raises(UsageError, match=next(iter(wrong))):
                 Limits(**wrong)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from agentgym.errors import MissingDependency
 from agentgym.messages import user
 from agentgym.trajectory import Call, Event, Segment, Step, Trajectory
-from agentgym.trajectory.view import MOST_CHARACTERS, render_html, write_html
+from agentgym.trajectory.view import MOST_CHARACTERS, _template, render_html, write_html
 from tests.trajectory.examples import full
 
 ATTACK = (
@@ -176,6 +176,7 @@ def test_every_trajectory_has_a_page(trajectory, tmp_path):
 
 
 def test_without_jinja2_the_command_is_named(monkeypatch):
+    _template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingDependency, match=r"pip install 'agentgym-suite\[report\]'"):
         render_html(full())

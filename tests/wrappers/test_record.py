@@ -1,11 +1,14 @@
 import json
 
 import gymnasium
+import numpy as np
 import pytest
 
 from agentgym.core import AgentEnv, Task, Verdict, tool
 from agentgym.errors import InfrastructureError, SegmentError, UsageError
 from agentgym.messages import assistant, system, user
+from agentgym.rollout import collect
+from agentgym.spaces import UnicodeText
 from agentgym.trajectory import Reply, TrajectoryStore, to_dict
 from agentgym.trajectory.replay import Difference, replay, rescore
 from agentgym.wrappers import ChatContext, ContextCompaction
@@ -316,6 +319,76 @@ class Rewrites(gymnasium.Wrapper):
     def step(self, action):
         observation, *rest = self.env.step(action)
         return (system("new"), observation[-1]), *rest
+
+
+class Foreign(gymnasium.Env):
+    """Somebody else's environment, with an info of its own words."""
+
+    observation_space = action_space = UnicodeText()
+    system_prompt = ""
+
+    def __init__(self, **info):
+        self.info = info
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "hi", dict(self.info)
+
+    def step(self, action):
+        return "ok", np.float32(0.5), np.bool_(True), False, dict(self.info)
+
+
+@pytest.mark.parametrize(
+    ("info", "field", "recorded"),
+    [
+        ({"task_id": 5}, "task_id", "5"),
+        ({"task_id": np.int64(5)}, "task_id", "5"),
+        ({"task_id": ("a", 1)}, "task_id", "('a', 1)"),
+        ({"task_id": 0}, "task_id", "0"),
+        ({"task_id": None}, "task_id", ""),
+        ({"infrastructure_error": True}, "infrastructure_error", "True"),
+        ({"infrastructure_error": OSError("gone")}, "infrastructure_error", "gone"),
+        ({"infrastructure_error": None}, "infrastructure_error", ""),
+        ({"infrastructure_error": False}, "infrastructure_error", ""),
+        ({"resolved": np.bool_(True)}, "resolved", True),
+        ({"resolved": None}, "resolved", None),
+        ({"hacked": None}, "hacked", None),
+        ({"hacked": 1}, "hacked", True),
+        ({"verdict": {"score": 1}}, "verdict", {}),
+        ({"verdict": None}, "verdict", {}),
+        ({"calls": 3, "delegated": 2, "compaction": "yes"}, "events", []),
+        ({"anchor": ("a", 1)}, "extra", {"anchor": "['a', 1]"}),
+        ({"anchor": np.int64(7)}, "extra", {"anchor": 7}),
+        ({"anchor": None}, "extra", {}),
+    ],
+    ids=str,
+)
+def test_what_others_say_in_info_is_recorded_in_the_records_types(info, field, recorded, tmp_path):
+    env = RecordTrajectory(Foreign(**info), tmp_path)
+    env.reset(seed=3)
+    env.step("a")
+    env.close()
+    (trajectory,) = TrajectoryStore(tmp_path)
+    assert getattr(trajectory, field) == recorded
+    assert trajectory.seed == 3
+    assert trajectory.reward == (None if trajectory.infrastructure_error else 0.5)
+    assert trajectory == env.trajectory
+    assert replay(trajectory, Foreign(**info)) is None
+
+
+def test_info_of_a_step_keeps_numbers_under_names():
+    env = RecordTrajectory(Foreign(n=np.int64(3), x=np.float32(0.5), nan=float("nan"), anchor=7, text="x"))
+    env.env.info[5] = 6
+    env.reset()
+    env.step("a")
+    assert env.trajectory.steps[0].info == {"anchor": 7, "n": 3, "x": 0.5}
+
+
+def test_a_run_whose_tasks_have_numbers_for_ids_goes_on(tmp_path):
+    first = collect(lambda: Foreign(task_id=5), "null", episodes=1, seed=0, out=tmp_path)
+    both = collect(lambda: Foreign(task_id=5), "null", episodes=2, seed=0, out=tmp_path)
+    assert both[0] == first[0]
+    assert [t.task_id for t in both] == ["5", "5"]
 
 
 def test_an_unannounced_rewrite_is_a_fork_or_an_error():

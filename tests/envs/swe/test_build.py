@@ -345,7 +345,22 @@ def test_a_version_is_no_path(suite: Suite, tmp_path: Path) -> None:
     assert snapshot.name.startswith("tiny-pkg-1_.._.._.._ESCAPED-")
 
 
-@pytest.mark.parametrize("broken", [b"\0\0\0", b"3", b"[]", b'{"key": "c"}', b"\xff"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\0\0\0",
+        b"3",
+        b"[]",
+        b'{"key": "c"}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"key": "b", "kind": 5, "detail": "", "data": {}, "seconds": 1.0}',
+        b'{"key": "b", "kind": "kept", "detail": "", "data": {}, "seconds": "y"}',
+        b'{"key": "b", "kind": "kept", "detail": null, "data": {}, "seconds": 1.0}',
+        b'{"key": "b", "kind": "kept", "detail": "", "data": "x", "seconds": 1.0}',
+    ],
+    ids=lambda line: line[:60].decode("latin-1"),
+)
 def test_a_broken_line_of_a_journal_is_tried_again(tmp_path: Path, broken: bytes) -> None:
     tried: list[str] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -390,7 +391,7 @@ def test_a_version_is_no_path(understood: None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "tag"),
-    [("1.5", "same-1.5"), ("1.0.post3+gA1", "same-1.0.post3-ga1"), ("1/../x", "same-1-x-c01bc9e7")],
+    [("1.5", "same-1.5"), ("1.0.post3+gA1", "same-1.0.post3-ga1"), ("1/../x", "same-1-x-e883a9b8")],
 )
 def test_images_have_names_that_docker_takes(
     understood: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tag: str
@@ -401,6 +402,26 @@ def test_images_have_names_that_docker_takes(
     (outcome,) = prepare_repositories([source], tmp_path / "out", images=True)
     assert outcome.image == f"agentgym-swe/{tag}"
     assert built == [(tmp_path / "out" / outcome.folder, outcome.image)]
+
+
+@pytest.mark.parametrize(
+    ("label", "tag"),
+    [
+        ("foo-1.0", "foo-1.0"),
+        ("foo-bar-1.0.post1", "foo-bar-1.0.post1"),
+        ("foo-1.0+local", "foo-1.0-local"),
+        ("Foo-1.0", "foo-1.0"),
+        ("foo-1..0", "foo-1-0"),
+        ("foo-1.-2", "foo-1-2"),
+        ("foo-1.+-2", "foo-1-2"),
+        ("foo-1.0_", "foo-1.0"),
+        ("_x-1", "x-1"),
+    ],
+)
+def test_tags_are_in_dockers_pattern(label: str, tag: str) -> None:
+    """The pattern is that of a path component in Docker's documentation of `docker image tag`."""
+    assert repositories._in_docker(label) == tag
+    assert re.fullmatch(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*", tag)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

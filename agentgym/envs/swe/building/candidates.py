@@ -21,6 +21,7 @@ from typing import Any
 
 from agentgym.envs.swe.records import SweRecord, write_atomic
 from agentgym.errors import whole_number
+from agentgym.trajectory.typed import FieldTypes
 from agentgym.verifiers.patches import list_tree
 
 JOURNAL = "journal.jsonl"
@@ -48,6 +49,9 @@ class Outcome:
     detail: str = ""
     data: Mapping[str, Any] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
+
+
+_OUTCOME = FieldTypes(Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,9 @@ class Journal:
             try:
                 row = json.loads(line)
                 known = Outcome(row["kind"], row["detail"], row["data"], row["seconds"])
+                _OUTCOME.check((known,))
                 self._known[row["key"]] = known
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 warnings.warn(f"{self._path}, line {number}: skipped, it is no outcome", stacklevel=2)
 
     def outcome(self, candidate: Candidate) -> Outcome:

@@ -104,8 +104,8 @@ def _label(name: str, version: str) -> str:
 
 
 def _in_docker(label: str) -> str:
-    """The label as Docker lets an image be called: in lower case, and between letters nothing but a dot or hyphens."""
-    return re.sub(r"[^a-z0-9]*[^a-z0-9.-][^a-z0-9]*", "-", label.lower())
+    """The label as Docker lets an image be called: in lower case, and between letters nothing but a dot or a hyphen."""
+    return re.sub(r"[^a-z0-9]+", lambda found: "." if found[0] == "." else "-", label.lower()).strip(".-")
 
 
 def prepare_repositories(
