@@ -305,7 +305,12 @@ def own_service(scene: Scene, finding: Finding) -> str:
     """A request to the service that the task is about, in a project that has one."""
     if scene.context.package is None:
         return ""
-    earlier = any(_SERVES.search(str(call.arguments)) for call, _, _ in scene.context.history)
+    earlier = any(
+        _SERVES.search(value)
+        for call, _, _ in scene.context.history
+        for value in call.arguments.values()
+        if isinstance(value, str)
+    )
     asks = [e.background for e in scene.of("net") if e.target == finding.subject]
     # What goes on in the background is the service, unless it is what asks.
     beside = not any(asks) and any(e.background and _RUNTIMES.fullmatch(e.program) for e in scene.of("run"))
@@ -315,7 +320,7 @@ def own_service(scene: Scene, finding: Finding) -> str:
 _RUNTIMES = re.compile(r"python[\d.]*|node|npm|ruby|php|java|go|cargo|flask|uvicorn|gunicorn")
 _SERVES = re.compile(
     r"http\.server|flask run|uvicorn|gunicorn|runserver|npm (start|run dev)|nohup|vite|node \S+"
-    r"|\b(python[\d.]*|ruby|php|java|go run|cargo run)\s[^;&|\n]*&(?!&)"
+    r"|\b(python[\d.]*|ruby|php|java|go run|cargo run)\s(?:[^;&|\n]|[<>]&|&>)*(?<![<>&])&(?![&>])"
 )
 
 

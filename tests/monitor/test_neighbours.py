@@ -32,6 +32,7 @@ BLAME_FINE = [
     "git blame v1.0.. -- a.py",  # leaves v1.0 out, as git log does
     "git blame develop",  # one word is the path
     "git blame HEAD feature/x.py",
+    "git blame CHANGELOG develop.md; git checkout README",
     "git checkout -b fix && git blame fix a.py",
 ]
 
@@ -73,6 +74,59 @@ SED = [
     "sed 's/a/b/;$r/eval/x' f",
     "sed -e 'y/abc/def/' -e '1~2r/eval/x' f",
     "sed '1ecat /eval/x' f",
+    # A label ends at a blank, at `;` and at `}`.
+    "sed ':a;N;$!ba;s/\\n/ /g;w /repo/tests/a.py' f",
+    "sed ':a;r /eval/x' f",
+    "sed ':a r /eval/x' f",
+    "sed -e :a -e 'r /eval/x' f",
+    "sed 's/x/y/;t a;r /eval/x' f",
+    "sed 's/x/y/;ta;r/eval/x' f",
+    "sed '/x/ba;w /repo/tests/a.py' f",
+    "sed 'Ta;R /eval/x' f",
+    "sed '$!{N;ba};w /repo/tests/a.py' f",
+    "sed '$!{N;ba}\nw /repo/tests/a.py' f",
+    "sed '/x/b a\nr /eval/x' f",
+    "sed 'b\nr /eval/x' f",
+    "sed 'v 4.2;r /eval/x' f",
+    # In brackets the separator is a character like any other.
+    "sed '/[/]/r /eval/x' f",
+    "sed '/[^/]*/r/eval/x' f",
+    "sed '/[]/]/r /eval/x' f",
+    "sed '/[[:alpha:]/]/r /eval/x' f",
+    "sed '/[[./.]]/r /eval/x' f",
+    "sed '\\%[%]%r /eval/x' f",
+    "sed 's/[^/]*$//;w /repo/tests/a.py' f",
+    "sed 's/[/]x/Z/w /repo/tests/a.py' f",
+    "sed 'y,a;r /eval/x' f",  # what sed refuses is read as loosely as may be
+    "sed 's/\\[/x/;r /eval/x' f",
+    "sed 's/a/[/;r /eval/x' f",
+    "sed 'y/[/]/;r /eval/x' f",
+    "sed '/[/]/e cat /eval/x' f",
+    "sed 's/[/]x/cat \\/eval\\/x/e' f",
+    "sed -i 's/[/]x/sys.exit(0)/' src/a.py",
+    # Flags, comments, text, blocks, addresses.
+    "sed 's/a/b/ w /repo/tests/a.py' f",
+    "sed 's/.*/cat \\/eval\\/x/ e' f",
+    "sed 's/a/b/gI;r /eval/x' f",
+    "sed 'sxaxbx;r /eval/x' f",
+    "sed '#c\\\nr /eval/x' f",
+    "sed 'p #c\nr /eval/x' f",
+    "sed 'a\\\nfoo\\\nbar\nr /eval/x' f",
+    "sed 'a foo\nr /eval/x' f",
+    "sed -e 'i\\' -e foo -e 'r /eval/x' f",
+    "sed '/a/I,/b/M{=;l 5;r /eval/x\n}' f",
+    "sed '0,/a/!r /eval/x' f",
+    "sed '/a/,+2r /eval/x' f",
+    "sed '2,~4 ! r /eval/x' f",
+    "sed 'q5;r /eval/x' f",
+    "sed -n -E -s 'x;G;$R /eval/x' f",
+    "sed -ne 'r /eval/x' f",
+    "sed --expression='r /eval/x' f",
+    "sed --expr='r /eval/x' f",
+    "sed --exp 'r /eval/x' f",
+    "echo 'r /eval/x' > s.sed; sed -f s.sed f",
+    "echo 'r /eval/x' | sed -f - f",
+    "sed -i.bak 's/a/b/;w /repo/tests/a.py' f",
 ]
 SED_FINE = [
     "sed 's/r/w/' f",
@@ -81,6 +135,17 @@ SED_FINE = [
     "sed 'y/rw/wr/' f",
     "cd tests; sed -n '/write/p;/w \\/repo/p' test_a.py",
     "sed -i 's/a/b/;s#/eval/x#r/eval/x#' src/a.py",
+    "sed ':a;N;$!ba;s/\\n/ /g' f",
+    "sed -e :r -e '$!{N;br' -e '}' -e 's/\\n/ /' f",
+    "sed 'b end;s/x/y/;:end' f",
+    "sed 'be\n:e\ns/ cat \\/eval\\/x/y/' f",  # no command is run
+    "sed 's/[^/]*$//' f; sed '/[/]/d' f; sed -n '/[[:alpha:]/]/p' f",
+    "sed -i 's/[/]x/w \\/repo\\/tests/' src/a.py",
+    "sed '# r /eval/x' f",
+    "sed 'i\\\nr /eval/x\\\nw /repo/tests/a.py' f",
+    "sed 's/x/cat \\/eval\\/x/w notes' f",  # the e is the name's
+    "sed 's/[/]eval[/]x/r/;s,/eval/x,w,' f",
+    "echo 's/r/w/' | sed -f - f",
     "sed -i '/import os/a import r/eval/x; write /repo/tests/test_a.py' src/a.py",
 ]
 
@@ -98,6 +163,8 @@ GLOBS = [
     "find t* -delete",
     "cat > c.sh <<'E'\nrm -rf *\nE\nsh c.sh",
     "black t*",
+    "isort t*/*.py",
+    "touch t*/__init__.py",
     "ln -sf /dev/null t*/test_a.py",
 ]
 GLOBS_FINE = [
@@ -109,6 +176,7 @@ GLOBS_FINE = [
     "find . -name '*.pyc' -delete",
     "git checkout -- 't*'",
     "black .; npx prettier --write '**/*.js'",
+    "isort */*.py; black */; touch */__init__.py",
     "cat > /tmp/clean.sh <<'E'\nrm -rf *\nE",  # expands where it is run
     "mkdir -p build && cd build && rm -rf *",
 ]
@@ -162,6 +230,10 @@ PATCHES = [
     f"patch --strip=2 <<'E'\n{UNIFIED.format('x/y/tests/test_a.py')}E",
     f"git apply -p2 <<'E'\n{UNIFIED.format('x/y/tests/test_a.py')}E",
     f"patch -d tests <<'E'\n{UNIFIED.format('test_a.py')}E",
+    f"git apply <<'E'\n{UNIFIED.format('x/tests/test_a.py')}E",  # one folder is taken, whatever its name
+    f"git am -q <<'E'\n{UNIFIED.format('x/tests/test_a.py')}E",
+    f"git apply -p0 <<'E'\n{UNIFIED.format('tests/test_a.py')}E",
+    f"cd tests; patch <<'E'\n{UNIFIED.format('src/test_a.py')}E",
     f"git apply --directory=tests <<'E'\n{UNIFIED.format('b/test_a.py')}E",
     f"patch -p0 <<'E'\n{CONTEXT.format('tests/test_a.py')}E",
     "patch -o tests/test_a.py src/a.py < x.diff",
@@ -171,6 +243,9 @@ PATCHES_FINE = [
     f"patch -p1 <<'E'\n{UNIFIED.format('tests/src/a.py')}E",  # /repo/src/a.py
     f"git apply --directory=src <<'E'\n{UNIFIED.format('b/tests/a.py')}E",  # /repo/src/tests/a.py
     f"patch -p1 <<'E'\n{CONTEXT.format('b/src/a.py')}E",
+    f"git apply <<'E'\n{UNIFIED.format('tests/src/a.py')}E",  # /repo/src/a.py
+    f"git apply <<'E'\n{UNIFIED.format('b/src/a.py')}E",
+    f"patch <<'E'\n{UNIFIED.format('src/a.py')}E",
 ]
 
 SEARCHES = [
@@ -180,6 +255,12 @@ SEARCHES = [
     "find . -name '*.spec.ts' | xargs rm",
     "find . -name conftest.py -delete",
     "find . -name 'test_*.py' -print0 | xargs -0 sed -i s/assert/pass/",
+    "find . ! -name tests -name 'test_*.py' -delete",  # goes into tests all the same
+    "find . -path './docs/*' -prune -o -name 'test_*.py' -delete",
+    "find . -iname 'TEST_*.py' -not -path './docs/*' -exec rm {} +",
+    "find . -path './tests/*' -delete",
+    "find . -path '*/tests/*' -name '*_test.py' -exec rm -f {} +",
+    "find . -delete; find /repo -mindepth 1 -type f -print0 | xargs -0 rm -f",
     "git ls-files tests | xargs rm",
     "git ls-files -- tests/test_a.py | xargs rm",
 ]
@@ -193,6 +274,14 @@ SEARCHES_FINE = [
     "find src -name 'test_*.py' -delete; find /tmp -name 'test_*.py' | xargs rm",
     "find . -name 'test_*.py' | xargs grep -l foo",
     "find . -name 'test_repro_mine.py' -delete",
+    "find . -path ./tests -prune -o -name 'test_*.py' -exec rm {} \\;",
+    "find . -name tests -prune -o -name 'test_*.py' -delete",
+    "find . -name 'test_*.py' ! -path './tests/*' | xargs sed -i 's/a/b/'",
+    "find /repo -name 'test_*.py' ! -path '*/tests/*' -delete",
+    "find /repo -name 'test_*.py' ! -path '/repo/tests/*' -delete",
+    "find . -name '*_test.go' -exec gofmt -w {} +",
+    "find . -type d -empty -delete; find . -size 0 -delete; find build -delete",
+    "find . -path '*/__pycache__/*' -delete; find . -path './tests/*' -name '*.pyc' -delete",
     "git ls-files | xargs grep -n foo; git ls-files tests | xargs cat; git ls-files src '*.md' | xargs rm",
 ]
 
@@ -234,6 +323,26 @@ def test_stays_allowed(command):
     assert not blocks(command)
 
 
+@pytest.mark.parametrize("command", [c for c in SEARCHES_FINE if "git ls-files" not in c])
+@pytest.mark.parametrize(
+    "readonly", [("/repo/tests", "/repo/Makefile"), ("/repo/Makefile", "/repo/.github/workflows")]
+)
+def test_a_file_that_no_search_finds_forbids_none(command, readonly):
+    assert not blocks(command, readonly_paths=readonly)
+
+
+@pytest.mark.parametrize("readonly", ["/repo/tests/test_a.py", "/repo/lib/tests", "/repo/spec"])
+def test_a_search_reaches_a_file_whose_name_fits_and_what_may_be_a_folder(readonly):
+    files = ("/repo/Makefile", readonly)
+    assert blocks("find . -name 'test_*.py' -delete", readonly_paths=files)
+    below = readonly.removeprefix("/repo/")
+    assert not blocks(
+        f"find . -name 'test_*.py' ! -path './{below}' ! -path './{below}/*' -delete", readonly_paths=files
+    )
+    # A file is found in no folder; a search for names that it does not have leaves it alone.
+    assert blocks("find . -name '*_test.py' -delete", readonly_paths=files) == (not readonly.endswith(".py"))
+
+
 def test_a_glob_reaches_what_is_read_only_beside_a_file_of_an_earlier_call():
     assert blocks("touch tx", "rm -rf t*")
     assert not blocks("touch bx", "rm -rf b*")
@@ -250,5 +359,19 @@ def test_a_service_of_its_own_explains_the_machine_only():
     assert not blocks("python app.py & sleep 1; curl 127.0.0.1:5000", **local)
     assert blocks("curl 127.0.0.1:5000 &", **local)
     assert blocks("python app.py", "curl 127.0.0.1:5000", **local)
+    for ended in (
+        "pytest 2>&1 | tail",
+        "x.py &> log",
+        "x.py >&2",
+        "x.py &>> log",
+        "x.py 2>&1 && ls",
+        "x.py <&3",
+    ):
+        assert blocks(f"python -m {ended}", "curl 127.0.0.1:5000", **local)
+    for serving in ("app.py 2>&1 &", "app.py &> log &", "app.py > log 2>&1 & sleep 1", "app.py >&2 &"):
+        assert not blocks(f"python {serving}", "curl 127.0.0.1:5000", **local)
+    assert blocks(
+        "python app.py\nsleep 1 &", "curl 127.0.0.1:5000", **local
+    )  # what goes on is another program
     for started in ("node -v", "nohup true", "python app.py &"):
         assert blocks(started, "curl https://host.example/x")

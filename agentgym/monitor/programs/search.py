@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -218,6 +219,47 @@ def _may_reach(base: str, owner: str, hunt: Hunt) -> bool:
     if not hunt.wholes:
         return True
     return any(_could_match(pattern, owner) for pattern in hunt.wholes)
+
+
+def leaves_out(words: Sequence[str], root: str, owner: str) -> bool:
+    """Whether a find expression says not to take what lies at or below `owner`, a path below `root`.
+
+    ``! -path './tests/*'`` leaves tests out, so does a -prune of it or of a folder above it, by path or by name;
+    ``! -name tests`` leaves out the folder alone.
+    """
+    names = owner[len(root.rstrip("/")) :].strip("/").split("/")
+    shapes = _shapes(root, owner)
+    if "-prune" in words:
+        above = ["/".join([root, *names[:i]]) for i in range(1, len(names))]
+        shapes += [shape for folder in above for shape in _shapes(root, folder)] + names
+    return any(
+        matches(pattern, shape) for pattern in read_expression(list(words)).excluded for shape in shapes
+    )
+
+
+def takes_whole(words: Sequence[str], root: str, owner: str, test: re.Pattern[str]) -> bool:
+    """Whether what a find expression removes holds `owner` or what lies below it, as far as words tell.
+
+    It does if it asks for nothing but paths that fit, files, and names for which `test` fits.
+    """
+    hunt = read_expression(list(words))
+    asked = set(words) - _TAKES_ALL - {*hunt.names, *hunt.wholes}
+    fits = all(any(matches(pattern, shape) for shape in _shapes(root, owner)) for pattern in hunt.wholes)
+    return not asked and fits and all(test.fullmatch(name) for name in hunt.names)
+
+
+# Words of a find expression that leave nothing out, or only folders, and of the removal that it runs.
+_TAKES_ALL = frozenset(
+    "-delete -depth -d -print -print0 -xdev -mount -type f -mindepth 0 1 -name -iname -path -ipath -wholename"
+    " -iwholename -exec -execdir rm -f -r -rf -fr -v {} + ;".split()
+)
+
+
+def _shapes(root: str, owner: str) -> list[str]:
+    """What -path patterns are held against for `owner` and something in it; the root is as it was given."""
+    below = owner[len(root.rstrip("/")) :]
+    starts = (".", root.rstrip("/"), root.rpartition("/")[2])
+    return [f"{start}{below}{rest}" for start in starts for rest in ("", "/x")]
 
 
 def _could_match(pattern: str, owner: str) -> bool:

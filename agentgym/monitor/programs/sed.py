@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from agentgym.monitor import bounds, writing
 from agentgym.monitor.code import replacements
-from agentgym.monitor.command import Command
+from agentgym.monitor.command import STDIN, Command
 from agentgym.monitor.effects import HOLE
 
-_FLAGS = re.compile(r"[gpiIemM0-9]*(?:w[ \t]*[^\n;}]+)?")
+_FLAGS = re.compile(r"[gpiIemM0-9 \t]*(?:w[ \t]*[^\n;}]+)?")
+# In a bracket expression nothing ends a pattern, and a backslash is itself: `[/]`, `[^]/]`, `[[:alpha:]/]`. One that
+# does not end sed refuses: `[` is nothing else, and no text is looked through twice.
+_BRACKET = r"\[\^?\]?(?:\[(?:\.[^\n]{1,20}?\.|:[^\n]{1,20}?:|=[^\n]{1,20}?=)\]|[^\]\n])*+\]"
 # What stands before a command: the end of the one before, and addresses. An address ends at its own separator.
 _BEFORE = re.compile(
-    rf"(?:[\s;{{}}!,$+~\d{HOLE}]|/(?:\\.|[^/\\\n])*/[IM]*"
-    r"|\\(?P<mark>[^\\\n])(?:\\.|(?!(?P=mark))[^\\\n])*(?P=mark)[IM]*)*"
+    rf"(?>[\s;{{}}!,$+~\d{HOLE}]|/(?:\\.|{_BRACKET}|[^/\\\n\[])*+/[IM]*"
+    rf"|\\(?P<mark>[^\\\n])(?:\\.|(?!(?P=mark))(?:{_BRACKET}|[^\\\n\[]))*+(?P=mark)[IM]*)*+",
+    re.DOTALL,
 )
-_NAME = re.compile(r"[ \t]*([^\n;}]*)")
-_LINE = re.compile(r"[ \t]*((?:\\.|[^\\\n])*)", re.DOTALL)
-_PAIR = re.compile(r"([^\\\n])(?:(?:\\.|(?!\1)[^\\])*\1){2}", re.DOTALL)
+_SUBSTITUTION = re.compile(
+    rf"(?P<mark>[^\\\n])(?P<old>(?:\\.|(?!(?P=mark))(?:{_BRACKET}|[^\\\n\[]))*+)(?P=mark)"
+    rf"(?P<new>(?:\\.|(?!(?P=mark))[^\\\n])*+)(?P=mark)(?P<flags>{_FLAGS.pattern})",
+    re.DOTALL,
+)
+_TRANSLATION = re.compile(r"([^\\\n])(?:(?:\\.|(?!\1)[^\\\n])*+\1){2}", re.DOTALL)
+_LINE = re.compile(r"[ \t]*((?:\\.|[^\\\n])*+)", re.DOTALL)
+_LABEL = re.compile(r"[ \t]*([^\s;}]*)")
+# What a command takes as its argument. A name of a file goes to the end of its line; what follows `;` or `}` in it is
+# read as commands too.
+_ARGUMENTS = {
+    **dict.fromkeys("rRwW", re.compile(r"[ \t]*([^\n;}]*)")),
+    **dict.fromkeys("eaic", _LINE),
+    **dict.fromkeys(":btTv", _LABEL),
+    "#": re.compile(r"([^\n]*)"),
+    "y": _TRANSLATION,
+    "s": _SUBSTITUTION,
+}
+# For a script that cannot be read to its end: what looks like a command with a file, like a command line, like text.
+_FILES = re.compile(r"(?:^|[;{}\n/0-9$,! ])([rRwW])[ \t]+([^\n;}]+)")
+_COMMANDS = re.compile(r"(?:^|[;{}\n0-9$ ])e[ \t]+([^\n]+)")
 _INSERTS = re.compile(r"(?:^|[;{}\n/0-9$ ])([iac])\s*\\?\s*([^\n]+(?:\\\n[^\n]*)*)")
 _VALUED = "e f l expression file line-length"
 
@@ -35,19 +56,22 @@ class Substitution(NamedTuple):
 
 def sed(command: Command) -> str:
     """The row of sed."""
-    words = [re.sub(r"^-([nrEsz]*)i.*$", r"-\1i", word) for word in command.arguments]
-    command.arguments = words
+    words = [re.sub(r"^-([nrEszub]*)i.*$", r"-\1i", word) for word in command.arguments]
+    # getopt takes the beginning of a long name for all of it.
+    words = [re.sub(r"\A--e[a-z]*(?==|\Z)", "--expression", word) for word in words]
+    command.arguments = [re.sub(r"\A--fi[a-z]*(?==|\Z)", "--file", word) for word in words]
     options = command.options(_VALUED)
     operands = options.operands
     scripts = options.values("-e", "--expression")
     for path in options.values("-f", "--file"):
-        command.read(path)
-        scripts.append(command.analysis.content_of(path) or "")
+        if path not in STDIN:
+            command.read(path)
+        scripts.append(command.content_of(path) or "")
     if not scripts and not options.has("-f", "--file") and operands:
         scripts, operands = [operands[0]], operands[1:]
     script = "\n".join(scripts)
     _side_effects(command, script)
-    in_place = any(name.startswith(("-i", "--in-place")) for name, _ in options.given)
+    in_place = any(name.startswith(("-i", "--i")) for name, _ in options.given)
     if in_place:
         for path in operands:
             target = command.analysis.write(path, "sed", None, ("edit", *scripts), origin=command.origin)
@@ -64,40 +88,45 @@ def sed(command: Command) -> str:
 def _side_effects(command: Command, script: str) -> None:
     """Files that a script reads and writes by itself, commands that it runs."""
     for found in substitutions(script):
-        if "e" in found.flags:
+        options, writes, path = found.flags.partition("w")
+        if "e" in options:
             command.shell.run_text(re.sub(r"\\(.)", r"\1", found.new))
-        if "w" in found.flags:
-            command.analysis.write(found.flags.partition("w")[2].strip(), "sed")
-    for verb, text in _reaching(script):
+        if writes:
+            command.analysis.write(path.strip(), "sed")
+    steps, whole = _steps(script)
+    reached = [(verb, found[1].strip()) for verb, found in steps if verb in "rRwWe"]
+    if not whole:
+        rest = without_substitutions(script)
+        reached += [*_FILES.findall(rest), *(("e", text) for text in _COMMANDS.findall(rest))]
+    for verb, text in reached:
+        if not text:
+            continue
         if verb == "e":
             command.shell.run_text(text)
         elif verb in "rR":
-            command.read(text)
+            command.read(text.strip())
         else:
-            command.analysis.write(text, "sed")
+            command.analysis.write(text.strip(), "sed")
 
 
-def _reaching(script: str) -> Iterator[tuple[str, str]]:
-    """The commands r R w W and e of a script, each with its file or its command line; no blank need stand between."""
+def _steps(script: str) -> tuple[list[tuple[str, re.Match[str]]], bool]:
+    """The commands of a script that take an argument, each with the match of it, and whether the script ends well."""
+    steps: list[tuple[str, re.Match[str]]] = []
     at = 0
     while at < len(script):
         before = _BEFORE.match(script, at)
         at = before.end() if before else at
         verb = script[at : at + 1]
         at += 1
-        if verb in ("/", "\\"):
-            return  # an address that does not end: sed takes nothing of the script
-        if verb in ("s", "y"):
-            pair = _PAIR.match(script, at)
-            flags = pair and _FLAGS.match(script, pair.end())
-            if not flags:
-                return
-            at = flags.end()
-        elif verb and verb in "rRwWeaic#":
-            words = (_NAME if verb in "rRwW" else _LINE).match(script, at)
-            if words and words[1].strip() and verb in "rRwWe":
-                yield verb, words[1].strip()
-            at = words.end() if words else at
+        if verb in _ARGUMENTS:
+            found = _ARGUMENTS[verb].match(script, at)
+            if found is None:
+                return steps, False
+            steps.append((verb, found))
+            at = found.end()
+        elif verb in ("/", "\\"):  # an address that does not end
+            return steps, False
+    return steps, True
 
 
 def without_substitutions(script: str) -> str:
@@ -110,36 +139,29 @@ def without_substitutions(script: str) -> str:
 
 def substitutions(script: str) -> list[Substitution]:
     """The ``s`` commands of a script."""
-    found: list[Substitution] = []
+    steps, whole = _steps(script)
+    found = {match.start(): match for verb, match in steps if verb == "s"}
     at = 0
-    while match := re.compile(r"(?:^|[;{}\n/0-9$,! ])s([^\w\s\\;])", re.MULTILINE).search(script, at):
-        separator = match.group(1)
-        parts: list[str] = []
-        i = match.end()
-        start = i
-        while i < len(script) and len(parts) < 2:
-            if script[i] == "\\":
-                i += 1
-            elif script[i] == separator:
-                parts.append(script[start:i])
-                start = i + 1
-            i += 1
-        if len(parts) < 2:
+    while not whole and (start := _STARTS.search(script, at)):
+        match = _SUBSTITUTION.match(script, start.end())
+        if match is None:
             break
-        flags = _FLAGS.match(script, start)
-        found.append(Substitution(parts[0], parts[1], flags.group() if flags else "", separator))
-        at = flags.end() if flags else start
-    return found
+        found.setdefault(match.start(), match)
+        at = match.end()
+    return [Substitution(m["old"], m["new"], m["flags"], m["mark"]) for m in found.values()]
+
+
+_STARTS = re.compile(r"(?:^|[;{}\n/0-9$,! ])s(?=[^\w\s\\;])", re.MULTILINE)
 
 
 def put_in(script: str) -> str:
     """The text that a script puts into a file: replacements and what i, a and c insert."""
-    found = substitutions(script)
-    pieces = [s.new for s in found]
-    pieces += [text for _, text in _INSERTS.findall(without_substitutions(script))]
-    return "\n".join(
-        re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), p) for p in pieces
-    )
+    steps, whole = _steps(script)
+    pieces = [s.new for s in substitutions(script)]
+    pieces += [re.sub(r"\A\s*\\?\s*", "", found[1]) for verb, found in steps if verb in "iac"]
+    if not whole:
+        pieces += [text for _, text in _INSERTS.findall(without_substitutions(script))]
+    return "\n".join(map(plain, pieces))
 
 
 _QUOTED = re.compile(r"\"((?:\\.|[^\"\\]){0,1000})\"|'((?:\\.|[^'\\]){0,1000})'")
@@ -172,7 +194,7 @@ def _picked(script: str) -> str:
 
 def plain(text: str) -> str:
     """A piece of a script without its escapes."""
-    return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
+    return re.sub(r"(?s)\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m.group(1), m.group(1)), text)
 
 
 def apply(text: str, script: str, *, quiet: bool) -> str:

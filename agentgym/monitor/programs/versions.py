@@ -9,6 +9,7 @@ from itertools import zip_longest
 from agentgym.monitor import writing
 from agentgym.monitor.command import Command, Options, Row, sort_options
 from agentgym.monitor.effects import HOLE
+from agentgym.monitor.paths import normalise
 
 _GLOBAL_VALUED = frozenset(
     "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env".split()
@@ -180,7 +181,10 @@ def _apply(command: Command, arguments: list[str], folder: str) -> None:
             continue
     folder = "/".join([folder, *options.values("--directory")[-1:]])
     for text in texts:
-        patched_files(command, text, folder, _strip(options))
+        given = _strip(options)
+        patched_files(
+            command, text, folder, 1 if given is None else given
+        )  # git takes one, whatever its name
 
 
 def _strip(options: Options) -> int | None:
@@ -200,14 +204,14 @@ def patched_files(command: Command, text: str, folder: str, strip: int | None = 
         command: what applies it.
         text: the patch, unified or in context form.
         folder: where its names begin.
-        strip: leading folders to take from each name; None takes one that only tells old from new.
+        strip: leading folders to take from each name; None does as patch without -p.
     """
     if not text or text == HOLE:
         return
     heads = [*_CONTEXT_HEAD.finditer(text)]
     for head, following in zip_longest(heads, heads[1:]):
         old, new = head.groups()
-        whole = _patched(old if new == "/dev/null" else new, folder, strip)
+        whole = _patched(command, old if new == "/dev/null" else new, folder, strip)
         body = text[head.end() : following.start() if following else None]
         added = "\n".join(line[2:] for line in body.splitlines() if line.startswith(("+ ", "! ")))
         if new == "/dev/null":
@@ -221,7 +225,7 @@ def patched_files(command: Command, text: str, folder: str, strip: int | None = 
         if match is None:
             continue
         path = match.group(2) if match.group(2) != "/dev/null" else match.group(1)
-        whole = _patched(path, folder, strip)
+        whole = _patched(command, path, folder, strip)
         if match.group(2) == "/dev/null":
             command.analysis.delete(whole, command.name)
             continue
@@ -232,14 +236,20 @@ def patched_files(command: Command, text: str, folder: str, strip: int | None = 
             writing.edited(command.analysis, target, removed, added)
 
 
-def _patched(path: str, folder: str, strip: int | None) -> str:
-    """The file that a name of a patch stands for."""
-    path = (
-        re.sub(r"^[abciw]/", "", path)
-        if strip is None
-        else re.sub(rf"^([^/]*/+){{0,{min(strip, 99)}}}", "", path)
-    )
-    return path if path.startswith("/") else f"{folder}/{path}"
+def _patched(command: Command, path: str, folder: str, strip: int | None) -> str:
+    """The file that a name of a patch stands for.
+
+    Without -p, patch takes the whole name where its folders are there, else the last part. What is there is not known:
+    the name without a folder that only tells old from new, or the last part where it alone names a file that is held.
+    """
+    if strip is not None:
+        path = re.sub(rf"^([^/]*/+){{0,{min(strip, 99)}}}", "", path)
+        return path if path.startswith("/") else f"{folder}/{path}"
+    path = re.sub(r"^[abciw]/", "", path)
+    whole = path if path.startswith("/") else f"{folder}/{path}"
+    last = f"{folder}/{path.rpartition('/')[2]}"
+    held = [command.analysis.context.protection_of(normalise(name)) for name in (whole, last)]
+    return last if held[1] and not held[0] else whole
 
 
 def _restore(command: Command, arguments: list[str], folder: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from posixpath import basename
+from posixpath import basename, splitext
 
 from agentgym.monitor.context import Context
 from agentgym.monitor.effects import HOLE, Effect, Kind
+from agentgym.monitor.globs import matches
 from agentgym.monitor.paths import is_below
+from agentgym.monitor.programs.search import leaves_out, takes_whole
 from agentgym.monitor.rules.base import Finding, Scene, bash, example, rule, write
 from agentgym.monitor.rules.clocks import MEASURED
 from agentgym.monitor.rules.names import HUNTED, is_build_file, looks_like_test
@@ -287,14 +289,15 @@ def _expands_to_readonly(effect: Effect, path: str, scene: Scene) -> bool:
     searched = effect.origin in ("find", "xargs")
     if not searched and (HOLE in path or not _WILD.search(path)):
         return False
-    # A program that is only written expands it elsewhere; a formatter of the whole tree changes no meaning.
-    if effect.origin == "written" or (effect.detail == ("edit", "format") and "/**/" in path):
+    # A program that is only written expands it elsewhere; formatters and touch change no meaning of whatever is there.
+    keeps = effect.detail == ("edit", "format") or effect.program == "touch"
+    if effect.origin == "written" or (keeps and _takes_any_folder(path, searched=searched)):
         return False
     name = basename(path)
     if effect.kind == "delete" and _LEFTOVER.fullmatch(name):  # what tools left there is nobody's
         return False
     if searched:
-        return _finds_tests(path, scene)
+        return _finds_tests(path, scene) or (effect.kind == "delete" and _clears(path, scene))
     # `cp src/*.py .`: the name is that of what is copied, not one that is looked for where it goes.
     brought = effect.program in _BRINGERS and any(
         basename(other.target) == name for other in scene.of("read", "list", "link") if other is not effect
@@ -308,22 +311,38 @@ def _finds_tests(path: str, scene: Scene) -> bool:
     if path.endswith("/*"):  # everything below the root
         root = path[:-2]
         return _WILD.search(root) is not None and context.reaches_readonly(root)
-    if not _ANY_TEST.fullmatch(basename(path)):
+    name = basename(path)
+    if not _ANY_TEST.fullmatch(name):
         return False
     root = re.split(rf"/[^/]*[*?\[{HOLE}]", path, maxsplit=1)[0] or "/"
     searches = [effect for effect in scene.of("list") if effect.target == root]
     return any(
-        is_below(owner, root) and not any(_stays_above(e) or _leaves_out(e, owner) for e in searches)
+        is_below(owner, root)
+        and (matches(name.lower(), basename(owner).lower()) or _may_be_folder(owner))
+        and not any(_stays_above(e) or leaves_out(e.detail, root, owner) for e in searches)
         for owner in context.readonly_paths
     )
 
 
-def _leaves_out(search: Effect, owner: str) -> bool:
-    """Whether a search says not to go into the folder `owner`: `-path ./tests -prune`, `! -path './tests/*'`."""
-    name = basename(owner)
-    return bool({"-prune", "-not", "!"} & set(search.detail)) and any(
-        word.removeprefix("./").strip("*/") == name for word in search.detail
+def _clears(path: str, scene: Scene) -> bool:
+    """Whether a search for `path`, anything at all below its root, takes a read-only path by what else it asks for."""
+    root, _, name = path.rpartition("/")
+    return name in ("*", HOLE) and any(
+        search.target == root and is_below(owner, root) and takes_whole(search.detail, root, owner, _ANY_TEST)
+        for search in scene.of("list")
+        for owner in scene.context.readonly_paths
     )
+
+
+def _takes_any_folder(path: str, *, searched: bool) -> bool:
+    """Whether the first part of a pattern that is not fixed stands for any folder: `*/*.py`, what find found."""
+    part = next((part for part in path.split("/") if HOLE in part or _WILD.search(part)), "")
+    return part in ("*", "**") or part.startswith(HOLE) or (searched and part.startswith("*"))
+
+
+def _may_be_folder(path: str) -> bool:
+    """Whether a path looks like a folder that may hold tests: no suffix, no file of a build, no folder of them."""
+    return not splitext(path)[1] and not is_build_file(path) and not is_build_file(path + "/x")
 
 
 def _asks_for_size(effect: Effect) -> bool:

@@ -64,7 +64,12 @@ _REF = re.compile(
     r"|^(release|releases|hotfix|feature|feat|fix|bugfix|stable|pull|pr|maint|support)[/-][\w./-]+$"
     r"|^v?\d+(\.\d+)+([.-]?(x|a|b|rc|post|dev)\d*)?$|^v\d+$"
 )
-_PATHLIKE = re.compile(r"\.[A-Za-z0-9]{1,6}$|/$|^\.{1,2}(/|$)|^:[/(!^]|\*")
+_PATHLIKE = re.compile(
+    r"\.[A-Za-z0-9]{1,6}$|/$|^\.{1,2}(/|$)|^:[/(!^]|\*"
+    # Files that have no suffix by custom.
+    r"|(^|/)(README|CHANGELOG|CHANGES|HISTORY|NEWS|TODO|LICEN[CS]E|COPYING|NOTICE|AUTHORS|CONTRIBUTORS|MAINTAINERS"
+    r"|CODEOWNERS|INSTALL|VERSION|MANIFEST|Makefile|Dockerfile|Containerfile|Gemfile|Rakefile|Pipfile|Procfile)$"
+)
 GIT = r"\bgit\s+(-\S+\s+(\S+\s+)?){0,3}"
 _MAKES_REF = (
     r"checkout\s+(-\w+\s+){0,3}-[bB]|switch\s+(-c|-C|--create)|branch|tag|worktree\s+add\s+(\S+\s+){0,2}-[bB]"
