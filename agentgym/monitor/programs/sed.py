@@ -94,19 +94,20 @@ def _side_effects(command: Command, script: str) -> None:
         if writes:
             command.analysis.write(path.strip(), "sed")
     steps, whole = _steps(script)
-    reached = [(verb, found[1].strip()) for verb, found in steps if verb in "rRwWe"]
+    reached = [(verb, found[1]) for verb, found in steps if verb in "rRwWe"]
     if not whole:
         rest = without_substitutions(script)
         reached += [*_FILES.findall(rest), *(("e", text) for text in _COMMANDS.findall(rest))]
-    for verb, text in reached:
+    for verb, given in reached:
+        text = given.strip()
         if not text:
             continue
         if verb == "e":
             command.shell.run_text(text)
         elif verb in "rR":
-            command.read(text.strip())
+            command.read(text)
         else:
-            command.analysis.write(text.strip(), "sed")
+            command.analysis.write(text, "sed")
 
 
 def _steps(script: str) -> tuple[list[tuple[str, re.Match[str]]], bool]:
